@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"time"
+
+	"tidewire/internal/ident"
+)
+
+// Addresses of a node as others dial them, host:port.
+type Addresses struct{ HTTP, RPC, Raft, Gossip string }
+
+// NodeState is what the coordinator holds of a node's life.
+type NodeState string
+
+const (
+	Alive         NodeState = "alive"
+	Suspect       NodeState = "suspect"
+	DrainingState NodeState = "draining"
+	Dead          NodeState = "dead"
+)
+
+// Node is a registered node.
+type Node struct {
+	ID          ident.NodeID
+	Name        string
+	Zone        string
+	Roles       []string
+	Version     string
+	Storage     ident.StorageID
+	BrokerEpoch ident.BrokerEpoch // the Raft index of its latest registration
+	Addresses   Addresses
+	State       NodeState
+	Since       time.Time // of the latest registration
+}
+
+// Snapshot is everything the coordinator holds, at one Raft index.
+type Snapshot struct {
+	Cluster ident.ClusterID
+	Index   uint64
+	Topics  map[string]*Topic // by name
+	ByID    map[ident.TopicID]*Topic
+	Nodes   map[ident.NodeID]*Node
+	// Deleted remembers the ids of deleted topics and the index at which they
+	// went, so that a broker deletes only what was deleted, never what it
+	// merely does not find.
+	Deleted map[ident.TopicID]uint64
+}
+
+// Topic finds a topic by name.
+func (s *Snapshot) Topic(name string) (*Topic, bool) {
+	if s == nil {
+		return nil, false
+	}
+	t, ok := s.Topics[name]
+	return t, ok
+}

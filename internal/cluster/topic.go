@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"time"
+
+	"tidewire/internal/ident"
+)
+
+// Durability is what a producer's acknowledgement with acks=all promises.
+type Durability string
+
+const (
+	// Fsync: on disk on every in-sync replica.
+	Fsync Durability = "fsync"
+	// Replicated: written by every in-sync replica, perhaps only to its page cache.
+	Replicated Durability = "replicated"
+)
+
+// Bounds and defaults of the settings of a topic.
+const (
+	MaxPartitions            = 256
+	DefaultMessageBytes      = 1 << 20
+	MaxMessageBytes          = 16 << 20
+	MinMessageBytes          = 1 << 10
+	DefaultRetentionAge      = 168 * time.Hour
+	MinRetentionAge          = time.Second
+	DefaultIdempotencyWindow = 2 * time.Minute
+	MaxIdempotencyWindow     = 24 * time.Hour
+	MinRetentionBytes        = 64 << 10
+)
+
+// Settings of a topic, all of them filled in.
+type Settings struct {
+	Replicas          int
+	MinInsync         int
+	RetentionAge      time.Duration // 0: for ever
+	RetentionBytes    int64         // a partition; 0: no bound
+	MaxMessageBytes   int           // key, value and headers of one record
+	Durability        Durability
+	Unclean           bool
+	IdempotencyWindow time.Duration
+}
+
+// TopicSpec asks for a topic. A nil field was not given and means its default.
+type TopicSpec struct {
+	Name       string
+	Partitions *int // 1
+	SettingsPatch
+}
+
+// SettingsPatch changes settings; a nil field stays as it is.
+type SettingsPatch struct {
+	Replicas          *int
+	MinInsync         *int
+	RetentionAge      *time.Duration
+	RetentionBytes    *int64
+	MaxMessageBytes   *int
+	Durability        *Durability
+	Unclean           *bool
+	IdempotencyWindow *time.Duration
+}
+
+// PartitionState says whether a partition takes records.
+type PartitionState string
+
+const (
+	Open    PartitionState = "open"
+	Sealing PartitionState = "sealing"
+	Sealed  PartitionState = "sealed"
+)
+
+// Partition is one partition as the coordinator knows it.
+type Partition struct {
+	Index       ident.Index
+	Range       ident.HashRange
+	Parents     []ident.Index
+	Children    []ident.Index
+	State       PartitionState
+	Replicas    []ident.NodeID
+	ISR         []ident.NodeID
+	Leader      ident.NodeID // zero: none
+	LeaderEpoch ident.Epoch
+	Version     uint64 // bumped with every change of replicas, ISR, leader, state
+}
+
+// Topic is one life of a topic.
+type Topic struct {
+	ID         ident.TopicID
+	Name       string
+	Settings   Settings
+	Generation ident.Generation
+	Partitions []Partition // by Index, ascending
+	Created    time.Time
+	Modified   uint64 // Raft index of the last change of anything here
+}
+
+// Partition finds a partition by its number.
+func (t *Topic) Partition(i ident.Index) (*Partition, bool) {
+	// Numbers are dense until a removed partition leaves a hole; then the
+	// slice is shorter than the number and a search is needed.
+	if int(i) < len(t.Partitions) && t.Partitions[i].Index == i {
+		return &t.Partitions[i], true
+	}
+	for k := range t.Partitions {
+		if t.Partitions[k].Index == i {
+			return &t.Partitions[k], true
+		}
+	}
+	return nil, false
+}
+
+// Ref names one of the topic's partitions.
+func (t *Topic) Ref(i ident.Index) ident.Partition {
+	return ident.Partition{Topic: t.ID, Index: i}
+}

@@ -1,0 +1,56 @@
+package ident
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxNameBytes bounds the name of a topic or a group.
+const MaxNameBytes = 249
+
+// ErrReserved marks a name that the API keeps for itself.
+var ErrReserved = errors.New("reserved name")
+
+// CheckTopicName says what is wrong with a topic name a client wants to
+// create or write: [A-Za-z0-9][A-Za-z0-9._-]{0,248}, none of the words of the
+// API, and no leading underscore (errors.Is ErrReserved).
+func CheckTopicName(name string) error {
+	return checkName("topic", name, "repartition", "subscribe")
+}
+
+// CheckGroupName is CheckTopicName for groups.
+func CheckGroupName(name string) error {
+	return checkName("group", name, "register", "node")
+}
+
+func checkName(what, name string, reserved ...string) error {
+	if strings.HasPrefix(name, "_") {
+		return fmt.Errorf("%w: names that begin with _ are the cluster's own; choose another %s name", ErrReserved, what)
+	}
+	for _, r := range reserved {
+		if name == r {
+			return fmt.Errorf("%w: %q is a word of the API; choose another %s name", ErrReserved, name, what)
+		}
+	}
+	if !wellFormed(name) {
+		return fmt.Errorf("a %s name is 1 to %d of A-Z a-z 0-9 . _ - and begins with a letter or a digit, not %q", what, MaxNameBytes, clip(name))
+	}
+	return nil
+}
+
+func wellFormed(name string) bool {
+	if name == "" || len(name) > MaxNameBytes {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}

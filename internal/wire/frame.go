@@ -1,0 +1,374 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// MaxID is the largest id of a client's frame: 2^53-1, exact in JavaScript.
+const MaxID = 1<<53 - 1
+
+// Frame is one client line over a WebSocket. Which fields count depends on Op.
+type Frame struct {
+	Op string
+	ID int64 // 0: none was given, or none could be read
+
+	Client, Version, Token string         // hello
+	Publication            Publication    // publish
+	Subscribe              SubscribeFrame // subscribe
+	Topic                  string         // metadata
+	Sub                    string         // unsubscribe, credit
+	Add                    int64          // credit
+}
+
+// SubscribeFrame asks for a topic, from where and what of it. It is the body of
+// POST /topics/subscribe too.
+type SubscribeFrame struct {
+	Topic     string
+	From      string // "", earliest, latest or a time
+	Cursor    string
+	HasCursor bool
+	After     map[ident.Index]ident.Offset // nil: none
+	Key       *string
+	Keys      []string
+	KeyPrefix *string
+	Partition *ident.Index
+	Credit    int64 // -1: no bound
+}
+
+// MaxKeys bounds the keys of one subscription.
+const MaxKeys = 1000
+
+// opFields are the names each op takes beside op and id.
+var opFields = map[string][]string{
+	"hello":       {"client", "version", "token"},
+	"publish":     {"topic", "key", "value", "value_base64", "content_type", "headers", "acks", "partition", "producer", "sequence", "tombstone"},
+	"subscribe":   subscribeFields("after", "keys", "credit"),
+	"unsubscribe": {"sub"},
+	"credit":      {"sub", "add"},
+	"metadata":    {"topic"},
+}
+
+// Ops are the ops this version takes.
+var Ops = []string{"hello", "publish", "subscribe", "unsubscribe", "credit", "metadata"}
+
+// absentOps are known to the protocol but not to this version.
+var absentOps = map[string]string{
+	"join": "groups", "ack": "groups", "nack": "groups", "extend": "groups", "reject": "groups", "leave": "groups",
+	"request": "request-reply", "reply": "request-reply", "auth": "tokens",
+}
+
+func subscribeFields(more ...string) []string {
+	return append([]string{"topic", "from", "cursor", "key", "key_prefix", "partition"}, more...)
+}
+
+// ParseFrame reads one client line. On an error Op, ID and, of a publish,
+// producer, sequence and partition are filled in as far as they could be read.
+// The frame's slices may point into line.
+func ParseFrame(line []byte) (Frame, error) {
+	var f Frame
+	if err := f.head(line); err != nil {
+		return f, err
+	}
+	known, ok := opFields[f.Op]
+	if !ok {
+		if what, absent := absentOps[f.Op]; absent {
+			return f, fault.New(fault.Invalid, "op %q: this version has no %s", f.Op, what).With("field", "op")
+		}
+		e := fault.Unknown("op", f.Op, Ops)
+		e.Kind = fault.Invalid
+		return f, e.With("field", "op")
+	}
+	f.Subscribe.Credit = -1
+	err := Object(line, append([]string{"op", "id"}, known...), f.member)
+	if err == nil {
+		err = f.finish()
+	}
+	if err != nil && f.Op == "publish" {
+		f.Publication.identify(line)
+	}
+	return f, err
+}
+
+// head finds op and id, whatever else the line holds.
+func (f *Frame) head(line []byte) error {
+	i := skipSpace(line, 0)
+	if i >= len(line) || line[i] != '{' {
+		return fault.New(fault.Invalid, "a line is one JSON object with \"op\" and \"id\"")
+	}
+	var op, id *Value
+	end, err := skipObject(line, i, 0, func(quoted, raw []byte) error {
+		switch string(quoted) {
+		case `"op"`:
+			op = &Value{Name: "op", Raw: raw}
+		case `"id"`:
+			id = &Value{Name: "id", Raw: raw}
+		}
+		return nil
+	})
+	if err == nil && skipSpace(line, end) != len(line) {
+		err = syntax(end, "more after the object")
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "%w", err)
+	}
+	if id != nil {
+		if f.ID, err = id.Int(1, MaxID); err != nil {
+			return err
+		}
+	}
+	if op == nil {
+		return invalidField("op", "is needed: one of %q", Ops)
+	}
+	f.Op, err = op.String()
+	return err
+}
+
+func (f *Frame) member(name string, v Value) (err error) {
+	switch {
+	case name == "op" || name == "id":
+		return nil
+	case f.Op == "publish":
+		return f.Publication.member(name, v)
+	case f.Op == "subscribe":
+		return f.Subscribe.member(name, v)
+	}
+	switch name {
+	case "client":
+		f.Client, err = v.String()
+	case "version":
+		f.Version, err = v.String()
+	case "token":
+		f.Token, err = v.String()
+	case "sub":
+		f.Sub, err = v.String()
+	case "topic":
+		f.Topic, err = v.String()
+	case "add":
+		f.Add, err = v.Int(1, MaxCredit)
+	}
+	return err
+}
+
+// MaxCredit bounds the messages a client can ask for at once.
+const MaxCredit = 1 << 31
+
+func (f *Frame) finish() error {
+	switch f.Op {
+	case "publish":
+		p := &f.Publication
+		switch {
+		case p.Topic == "":
+			return missing("topic")
+		case p.hasProducer != p.hasSequence:
+			return invalidField("sequence", "and \"producer\" go together")
+		case p.hasProducer && p.Partition == nil:
+			return invalidField("partition", "is needed with \"producer\": sequences count by partition")
+		case p.hasProducer && p.Acks == "none":
+			return invalidField("acks", "\"none\" takes no producer and sequence")
+		}
+		return p.finish()
+	case "subscribe":
+		return f.Subscribe.finish()
+	case "metadata":
+		if f.Topic == "" {
+			return missing("topic")
+		}
+	case "unsubscribe":
+		if f.Sub == "" {
+			return missing("sub")
+		}
+	case "credit":
+		if f.Sub == "" {
+			return missing("sub")
+		}
+		if f.Add == 0 {
+			return missing("add")
+		}
+	}
+	return nil
+}
+
+// identify reads of a refused publication what names its place in a
+// producer's sequence, whatever else is wrong with it.
+func (p *Publication) identify(line []byte) {
+	i := skipSpace(line, 0)
+	_, _ = skipObject(line, i, 0, func(quoted, raw []byte) error { // head has checked the line
+		switch name := unquote(quoted); name {
+		case "topic", "partition", "producer", "sequence":
+			_ = p.member(name, Value{Name: name, Raw: raw}) // what cannot be read stays unset
+		}
+		return nil
+	})
+}
+
+// Sequenced reports whether the publication names its producer and sequence,
+// so that a refusal for what it is uses the number up.
+func (p *Publication) Sequenced() bool {
+	return p.hasProducer && p.hasSequence && !p.Producer.IsZero() && p.Partition != nil
+}
+
+func missing(field string) error { return invalidField(field, "is needed") }
+
+// ParseSubscribe reads the body of POST /topics/subscribe.
+func ParseSubscribe(body []byte) (SubscribeFrame, error) {
+	s := SubscribeFrame{Credit: -1}
+	if err := Object(body, subscribeFields(), s.member); err != nil {
+		return s, err
+	}
+	return s, s.finish()
+}
+
+func (s *SubscribeFrame) member(name string, v Value) (err error) {
+	switch name {
+	case "topic":
+		s.Topic, err = v.String()
+	case "from":
+		if s.From, err = v.String(); err == nil {
+			err = CheckFrom(s.From)
+		}
+	case "cursor":
+		s.HasCursor = true
+		s.Cursor, err = v.String()
+	case "after":
+		s.After = map[ident.Index]ident.Offset{}
+		err = v.Each(func(name string, v Value) error {
+			index, err := ParsePartition(name)
+			if err != nil {
+				return err
+			}
+			offset, err := v.Int(0, MaxOffset)
+			s.After[index] = ident.Offset(offset)
+			return err
+		})
+	case "key":
+		s.Key, err = filterKey(v)
+	case "key_prefix":
+		s.KeyPrefix, err = filterKey(v)
+	case "keys":
+		if s.Keys, err = v.Strings(MaxKeys); err == nil {
+			if len(s.Keys) == 0 {
+				return v.invalid("takes at least one key")
+			}
+			for _, k := range s.Keys {
+				if _, err := Key(k); err != nil {
+					return v.invalid("takes keys of 1 to %d bytes", MaxKeyBytes)
+				}
+			}
+		}
+	case "partition":
+		s.Partition, err = v.Partition()
+	case "credit":
+		s.Credit, err = v.Int(0, MaxCredit)
+	}
+	return err
+}
+
+func filterKey(v Value) (*string, error) {
+	s, err := v.String()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := Key(s); err != nil {
+		return nil, v.invalid("takes 1 to %d bytes of UTF-8", MaxKeyBytes)
+	}
+	return &s, nil
+}
+
+func (s *SubscribeFrame) finish() error {
+	if s.Topic == "" {
+		return missing("topic")
+	}
+	return s.Check()
+}
+
+// Check says which of the parts exclude one another.
+func (s *SubscribeFrame) Check() error {
+	switch {
+	case s.HasCursor && s.From != "":
+		return invalidField("from", "and \"cursor\" exclude one another")
+	case s.After != nil && !s.HasCursor:
+		return invalidField("after", "refines a \"cursor\", which is missing")
+	}
+	filters := 0
+	for _, given := range []bool{s.Key != nil, s.Keys != nil, s.KeyPrefix != nil} {
+		if given {
+			filters++
+		}
+	}
+	if filters > 1 {
+		return invalidField("key", "excludes \"keys\" and \"key_prefix\", and these each other: give one filter")
+	}
+	return nil
+}
+
+// MaxOffset bounds offsets in what clients send: 2^53-1.
+const MaxOffset = 1<<53 - 1
+
+// ParsePartition reads the number of a partition out of text.
+func ParsePartition(s string) (ident.Index, error) {
+	n, ok := decimal(s, maxPartition)
+	if !ok {
+		return 0, invalidField("partition", "takes a whole number, not %q", clip(s))
+	}
+	return ident.Index(n), nil
+}
+
+// decimal reads digits alone, without sign, space or leading zeros.
+func decimal(s string, most uint64) (uint64, bool) {
+	if s == "" || len(s) > 19 || (len(s) > 1 && s[0] == '0') {
+		return 0, false
+	}
+	var n uint64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(s[i]-'0')
+	}
+	return n, n <= most
+}
+
+// ParseOffset reads an offset out of text.
+func ParseOffset(field, s string) (ident.Offset, error) {
+	n, ok := decimal(s, MaxOffset)
+	if !ok {
+		return 0, invalidField(field, "takes an offset (a whole number from 0), not %q", clip(s))
+	}
+	return ident.Offset(n), nil
+}
+
+// CheckFrom says why s is no place to read a topic from.
+func CheckFrom(s string) error {
+	if s == "earliest" || s == "latest" {
+		return nil
+	}
+	if _, err := ParseTime("from", s); err != nil {
+		return invalidField("from", "takes \"earliest\", \"latest\" or a time such as \"2026-01-31T15:04:05Z\", not %q", clip(s))
+	}
+	return nil
+}
+
+// ParseTime reads RFC 3339 as milliseconds since 1970. A record is at or after
+// the time when its own milliseconds are, so what is finer rounds up.
+func ParseTime(field, s string) (int64, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, invalidField(field, "takes a time such as \"2026-01-31T15:04:05Z\", not %q", clip(s))
+	}
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms, nil
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return fmt.Sprintf("%.64s…", s)
+	}
+	return s
+}

@@ -1,0 +1,86 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+)
+
+// AppendMessage writes one record as a message, the line that every reader
+// over every transport gets:
+//
+//	{"topic","partition","offset","timestamp","key","content_type","headers":{},"value":…}
+//
+// key is null where the record has none. JSON is embedded without white space,
+// text is a string, anything else is "value_base64"; a tombstone is
+// "value":null,"tombstone":true.
+func AppendMessage(dst []byte, topic string, h record.Header, e *record.Entry) []byte {
+	dst = append(dst, `{"topic":`...)
+	dst = AppendString(dst, topic)
+	dst = append(dst, `,"partition":`...)
+	dst = strconv.AppendUint(dst, uint64(h.Partition.Index), 10)
+	dst = append(dst, `,"offset":`...)
+	dst = strconv.AppendInt(dst, int64(h.Base)+int64(e.Delta), 10)
+	dst = append(dst, `,"timestamp":"`...)
+	dst = AppendTime(dst, h.Timestamp)
+	dst = append(dst, `","key":`...)
+	if e.Key == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = AppendString(dst, e.Key)
+	}
+	dst = append(dst, `,"content_type":`...)
+	dst = AppendString(dst, e.ContentType)
+	dst = append(dst, `,"headers":{`...)
+	for i, f := range e.Headers {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, f.Name)
+		dst = append(dst, ':')
+		dst = AppendString(dst, f.Value)
+	}
+	dst = append(dst, '}')
+	switch {
+	case e.Tombstone:
+		dst = append(dst, `,"value":null,"tombstone":true`...)
+	case IsJSON(e.ContentType):
+		dst = append(dst, `,"value":`...)
+		dst = AppendCompact(dst, e.Value)
+	case IsText(e.ContentType) && utf8.Valid(e.Value):
+		dst = append(dst, `,"value":`...)
+		dst = AppendString(dst, e.Value)
+	default:
+		dst = append(dst, `,"value_base64":`...)
+		dst = AppendBase64(dst, e.Value)
+	}
+	return append(dst, '}')
+}
+
+// OffsetOf is the offset of an entry of a batch.
+func OffsetOf(h record.Header, e *record.Entry) ident.Offset {
+	return h.Base + ident.Offset(e.Delta)
+}
+
+// IsJSON reports a content type whose values are JSON: application/json, or
+// any subtype that ends in +json.
+func IsJSON(contentType string) bool {
+	if contentType == record.JSON {
+		return true
+	}
+	t := mediaType(contentType)
+	return t == record.JSON || strings.HasSuffix(t, "+json")
+}
+
+// IsText reports a content type whose values travel as strings.
+func IsText(contentType string) bool {
+	return strings.HasPrefix(mediaType(contentType), "text/")
+}
+
+func mediaType(contentType string) string {
+	t, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
