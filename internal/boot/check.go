@@ -1,0 +1,88 @@
+package boot
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+)
+
+// listener is one of the four listeners as the checks see it.
+type listener struct {
+	name, bind string
+	advertised string
+}
+
+func (c *Config) listeners() []listener {
+	return []listener{
+		{"http", c.HTTP, c.AdvertiseHTTP},
+		{"rpc", c.RPC, c.AdvertiseRPC},
+		{"raft", c.Raft, c.AdvertiseRaft},
+		{"gossip", c.Gossip, c.AdvertiseGossip},
+	}
+}
+
+// withDefaults fills in what follows from the host.
+func (c Config) withDefaults(hostname string) Config {
+	if !isLabel(hostname) {
+		hostname = "tidewire"
+	}
+	c.Name = cmp.Or(c.Name, hostname)
+	for i := range c.effective {
+		if e := &c.effective[i]; e.Name == "name" {
+			e.Value = c.Name
+		}
+	}
+	// A browser that came in through every interface finds the host by its
+	// name. Nodes do not get such a guess: a wrong one would split a cluster.
+	host, _, err := net.SplitHostPort(c.HTTP)
+	if err == nil && everyInterface(host) && c.AdvertiseHTTP == "" {
+		c.AdvertiseHTTP = net.JoinHostPort(hostname, "0")
+	}
+	return c
+}
+
+// check finds the faults that lie between settings. Each setting by itself is
+// valid by now.
+func (c *Config) check() []error {
+	var faults []error
+	bound := map[string]string{}
+	for _, l := range c.listeners() {
+		host, port, err := splitAddress(l.bind)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
+			continue
+		}
+		if !c.Insecure && !loopback(host) {
+			faults = append(faults, fmt.Errorf(
+				"%s: %s can be reached from other machines, and this version authenticates nobody: "+
+					"listen on 127.0.0.1 or [::1] (for example behind a proxy that checks who is calling), "+
+					"or accept that anyone who reaches it may read and write by --insecure (TIDEWIRE_INSECURE=true, insecure: true)",
+				l.name, l.bind))
+		}
+		if everyInterface(host) && l.advertised == "" {
+			faults = append(faults, fmt.Errorf("%s: %s is every interface; say what other nodes dial with advertise_%s", l.name, l.bind, l.name))
+		}
+		if other, taken := bound[l.bind]; taken && port != 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is taken by %s already", l.name, l.bind, other))
+		}
+		bound[l.bind] = l.name
+	}
+	return faults
+}
+
+// Advertised gives the address others dial: the one that was set, with the
+// bound port for port 0, or the bound address itself.
+func Advertised(set, bound string) string {
+	if set == "" {
+		return bound
+	}
+	host, port, err := net.SplitHostPort(set)
+	if err != nil || port != "0" {
+		return set
+	}
+	_, boundPort, err := net.SplitHostPort(bound)
+	if err != nil {
+		return set
+	}
+	return net.JoinHostPort(host, boundPort)
+}

@@ -1,0 +1,59 @@
+package boot
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Config is how a node runs: every field is filled in and valid. It is a
+// value, copied once and never changed.
+type Config struct {
+	HTTP, RPC, Raft, Gossip string // host:port to listen on; port 0 picks one
+
+	// What others dial. Empty: the address that was bound. Port 0: the bound port.
+	AdvertiseHTTP, AdvertiseRPC, AdvertiseRaft, AdvertiseGossip string
+
+	Data  string // the data folder
+	Name  string
+	Zone  string // may be empty
+	Roles []string
+
+	BootstrapExpect int
+
+	LogLevel  slog.Level
+	LogFormat string // text or json
+
+	Insecure       bool     // listen beyond loopback although nobody is asked who they are
+	AllowedOrigins []string // besides the node's own origin
+
+	SlowConsumerTimeout time.Duration
+	DrainTimeout        time.Duration
+
+	MaxConnections      int // 0: as many as the ceiling of open files allows
+	MaxConnectionsPerIP int // 0: no bound
+	MaxSubscriptions    int // a connection
+	MaxFrameBytes       int
+	MinFreeBytes        int64 // less free space on the data disk than this: no produce
+
+	effective []Entry
+}
+
+// Entry is one line of the effective configuration.
+type Entry struct {
+	Name   string
+	Value  string // masked where it is a secret
+	Source string // flag, variable, file or default
+}
+
+// Effective lists every setting with its value and where that came from, in the
+// order of the table.
+func (c Config) Effective() []Entry { return c.effective }
+
+// LogValue shows the configuration in a log, name by name.
+func (c Config) LogValue() slog.Value {
+	attrs := make([]slog.Attr, 0, len(c.effective))
+	for _, e := range c.effective {
+		attrs = append(attrs, slog.String(e.Name, e.Value))
+	}
+	return slog.GroupValue(attrs...)
+}
