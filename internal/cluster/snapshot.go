@@ -44,6 +44,10 @@ type Snapshot struct {
 	// went, so that a broker deletes only what was deleted, never what it
 	// merely does not find.
 	Deleted map[ident.TopicID]uint64
+	// DeletedFloor is the index of the latest deletion that Deleted no longer
+	// remembers. A topic that went at or below it cannot be told from one that
+	// never was, so its data is put aside, not deleted. 0: nothing is forgotten.
+	DeletedFloor uint64
 }
 
 // Topic finds a topic by name.
