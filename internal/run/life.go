@@ -93,8 +93,9 @@ type lifetime struct {
 // begun is a step that has begun to start.
 type begun struct {
 	Step
-	cancel context.CancelFunc // ends Run
-	done   chan struct{}      // closed when Run has returned; nil without one
+	starting <-chan error       // where Start was cut short; else nil
+	cancel   context.CancelFunc // ends Run
+	done     chan struct{}      // closed when Run has returned; nil without one
 }
 
 // start starts the steps one by one. It returns why the process must stop
@@ -113,9 +114,7 @@ func (lt *lifetime) start() error {
 			if cause != nil {
 				cancel()
 				// What the step has opened by then is stopped like the rest.
-				b := &begun{Step: step, cancel: func() {}, done: make(chan struct{})}
-				lt.wg.Go(func() { <-result; close(b.done) })
-				lt.begun = append(lt.begun, b)
+				lt.begun = append(lt.begun, &begun{Step: step, starting: result, cancel: func() {}})
 				return cause
 			}
 		}
@@ -208,48 +207,56 @@ func (lt *lifetime) end(b *begun, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(lt.base, limit)
 	defer cancel()
 	defer b.cancel()
-	var fault error
+	var faults []error
+	// Each part has to end before the next is asked: nothing is stopped while it starts.
+	if b.starting != nil {
+		if _, err := lt.await(ctx, b.starting); err != nil {
+			return fmt.Errorf("start: %w", err)
+		}
+	}
 	if b.Stop != nil {
-		stopped := lt.call(ctx, b.Stop)
-		err, ok := lt.await(ctx, stopped)
-		if errors.Is(err, ErrForced) {
-			return err
+		err, late := lt.await(ctx, lt.call(ctx, b.Stop))
+		if errors.Is(late, ErrForced) {
+			return late
 		}
-		fault = err
-		if !ok {
-			fault = fmt.Errorf("stop took longer than %s", limit)
-		}
+		faults = append(faults, prefix("stop", err), prefix("stop", late))
 	}
 	b.cancel()
-	if b.done == nil {
-		return fault
+	if b.done != nil {
+		_, late := lt.await(ctx, lt.call(ctx, func(context.Context) error { <-b.done; return nil }))
+		faults = append(faults, prefix("run", late))
 	}
-	closed := lt.call(ctx, func(context.Context) error { <-b.done; return nil })
-	err, ok := lt.await(ctx, closed)
-	if !ok && fault == nil {
-		fault = fmt.Errorf("still running %s after it was told to stop", limit)
-	}
-	return errors.Join(fault, err)
+	return errors.Join(faults...)
 }
 
-// await waits for a result until ctx ends (false) or a second signal comes.
-func (lt *lifetime) await(ctx context.Context, result <-chan error) (error, bool) {
+func prefix(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+var errLate = errors.New("did not end within its deadline")
+
+// await waits for a result. late says why it did not come: the end of ctx, or a
+// second signal (ErrForced).
+func (lt *lifetime) await(ctx context.Context, result <-chan error) (err, late error) {
 	for {
 		select {
 		case err := <-result:
-			return err, true
+			return err, nil
 		case <-ctx.Done():
 			// Both may be there: what ended in time ended in time.
 			select {
 			case err := <-result:
-				return err, true
+				return err, nil
 			default:
-				return nil, false
+				return nil, errLate
 			}
 		case sig := <-lt.signals:
 			if lt.told {
 				lt.Logger.Warn("ended at once", "signal", sig.String())
-				return ErrForced, true
+				return nil, ErrForced
 			}
 			lt.told = true // a failure began this stop: this is the first signal
 		}
