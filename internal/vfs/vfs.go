@@ -1,0 +1,63 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"syscall"
+)
+
+// File is an open file. All methods may be called concurrently; two writes to
+// the same bytes are the caller's to order.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	// Sync makes the bytes written so far durable (fdatasync: contents and
+	// size, not times). An error means that nobody knows what is on the disk
+	// and that the page cache cannot be trusted any more: never try again.
+	Sync() error
+	Truncate(size int64) error
+	Size() (int64, error)
+	Close() error
+}
+
+// Info describes a file or folder.
+type Info struct {
+	Name  string // the last element of its path
+	Size  int64
+	IsDir bool
+}
+
+// FS is a file system. Missing files give errors that are fs.ErrNotExist.
+type FS interface {
+	// Create makes a new file and opens it for reading and writing. It is an
+	// error (fs.ErrExist) if there is one.
+	Create(name string) (File, error)
+	// Open opens a file for reading; it may be synced through the handle.
+	Open(name string) (File, error)
+	// OpenWrite opens an existing file for reading and writing.
+	OpenWrite(name string) (File, error)
+	// Mkdir makes a folder; its parent has to exist.
+	Mkdir(name string) error
+	// Remove removes a file or an empty folder.
+	Remove(name string) error
+	Rename(from, to string) error
+	// ReadDir lists a folder, sorted by name.
+	ReadDir(name string) ([]Info, error)
+	Stat(name string) (Info, error)
+	// SyncDir makes the entries of a folder durable.
+	SyncDir(name string) error
+	// Free is the space that this process may still use, in bytes.
+	Free(dir string) (int64, error)
+	// Lock takes an exclusive lock on a file, creating it if needed, and fails
+	// with ErrLocked if another process holds it. Closing gives it back.
+	Lock(name string) (io.Closer, error)
+}
+
+// ErrLocked says that another process holds the lock.
+var ErrLocked = errors.New("locked by another process")
+
+// IsNoSpace reports whether an error is about space that may come back, as
+// opposed to a disk that broke.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
