@@ -1,0 +1,137 @@
+package partition
+
+import (
+	"container/list"
+	"time"
+
+	"tidewire/internal/ident"
+)
+
+const (
+	// WindowRecords is how many of a producer's last records are remembered.
+	WindowRecords = 1024
+	// ProducerAge is how long a producer is remembered after its last record,
+	// in the log's time.
+	ProducerAge = time.Hour
+	// MaxProducers bounds the producers of one partition.
+	MaxProducers = 1 << 17
+	// MaxRuns bounds the runs of all producers of one partition, 40 B each. Past
+	// it a producer that goes on keeps its last CrowdedRecords only: older
+	// repeats are still known as duplicates, but no longer where.
+	MaxRuns        = 1 << 20
+	CrowdedRecords = 64
+)
+
+// run is consecutive sequences at consecutive offsets, or voids, of one time.
+type run struct {
+	sequence  int64
+	offset    ident.Offset // meaningless for voids
+	count     int64
+	timestamp int64 // ms since 1970
+	void      bool
+}
+
+// producer is what a partition remembers of one.
+type producer struct {
+	id      ident.ProducerID
+	next    int64 // the sequence expected next
+	last    int64 // log time of its last record
+	runs    []run // oldest first
+	records int64 // in runs
+	place   *list.Element
+}
+
+// find looks a sequence up in the window.
+func (p *producer) find(sequence int64) (run, bool) {
+	for i := len(p.runs) - 1; i >= 0; i-- { // repeats are mostly recent
+		r := p.runs[i]
+		if sequence >= r.sequence {
+			if sequence >= r.sequence+r.count {
+				return run{}, false
+			}
+			r.offset += ident.Offset(sequence - r.sequence)
+			return r, true
+		}
+	}
+	return run{}, false
+}
+
+// add remembers the next record, or void, of the producer. A sequence that
+// does not follow (which only the log itself may bring) starts the window anew.
+func (p *producer) add(r run, window int64) {
+	if r.sequence != p.next {
+		p.runs, p.records = p.runs[:0], 0
+	}
+	p.next, p.last = r.sequence+r.count, r.timestamp
+	p.records += r.count
+	if n := len(p.runs); n > 0 && p.runs[n-1].joins(r) {
+		p.runs[n-1].count += r.count
+	} else {
+		p.runs = append(p.runs, r)
+	}
+	p.trim(window)
+}
+
+func (a run) joins(b run) bool {
+	return a.void == b.void && a.timestamp == b.timestamp &&
+		a.sequence+a.count == b.sequence && (a.void || a.offset+ident.Offset(a.count) == b.offset)
+}
+
+// trim drops the oldest runs that the window does not need.
+func (p *producer) trim(window int64) {
+	drop := 0
+	for p.records-p.runs[drop].count >= window {
+		p.records -= p.runs[drop].count
+		drop++
+	}
+	if drop > 0 {
+		p.runs = append(p.runs[:0], p.runs[drop:]...)
+	}
+}
+
+// producers is all that a partition remembers of producers, bounded in number
+// and in log time.
+type producers struct {
+	byID map[ident.ProducerID]*producer
+	age  *list.List // of *producer, the longest silent first
+	runs int        // of all of them
+}
+
+func newProducers() producers {
+	return producers{byID: map[ident.ProducerID]*producer{}, age: list.New()}
+}
+
+// get finds a producer that is still remembered at log time now.
+func (s *producers) get(id ident.ProducerID) *producer { return s.byID[id] }
+
+// add remembers a record of a producer.
+func (s *producers) add(id ident.ProducerID, r run) {
+	p := s.byID[id]
+	if p == nil {
+		p = &producer{id: id, next: r.sequence}
+		p.place = s.age.PushBack(p)
+		s.byID[id] = p
+	} else {
+		s.age.MoveToBack(p.place)
+	}
+	window := int64(WindowRecords)
+	if s.runs >= MaxRuns {
+		window = CrowdedRecords
+	}
+	before := len(p.runs)
+	p.add(r, window)
+	s.runs += len(p.runs) - before
+}
+
+// expire forgets the producers whose last record is older than the age.
+func (s *producers) expire(now int64) {
+	for e := s.age.Front(); e != nil; e = s.age.Front() {
+		p := e.Value.(*producer)
+		if now-p.last <= ProducerAge.Milliseconds() {
+			return
+		}
+		s.age.Remove(e)
+		delete(s.byID, p.id)
+		s.runs -= len(p.runs)
+	}
+}

@@ -1,0 +1,73 @@
+package publish
+
+import (
+	"time"
+
+	"tidewire/internal/fault"
+)
+
+// expiryGrain is how late an answer to a record whose time is up may be: the
+// lane looks once for all that end near one another.
+const expiryGrain = 20 * time.Millisecond
+
+// armLocked sees to it that the lane looks for records whose time is up, no
+// later than deadline plus the grain.
+func (l *lane) armLocked(deadline time.Time) {
+	pause := time.Until(deadline) + expiryGrain
+	switch {
+	case l.expiry == nil:
+		l.expiry = time.AfterFunc(pause, l.expire)
+	case deadline.Before(l.expiryAt):
+		l.expiry.Reset(pause) // one that has fired just now looks once more
+	default:
+		return
+	}
+	l.expiryAt = deadline
+}
+
+// expire answers every record whose time is up and arms the timer for the next.
+func (l *lane) expire() {
+	now := time.Now()
+	var calls []func()
+	var next time.Time
+	look := func(b *batch, reached bool) {
+		for _, w := range b.waiters {
+			switch {
+			case w.out || w.answered && !w.none:
+			case w.deadline.After(now):
+				if next.IsZero() || w.deadline.Before(next) {
+					next = w.deadline
+				}
+			default:
+				w.out = !reached
+				if !w.answered {
+					w.answered = true
+					calls = append(calls, func() { w.finish(Result{Err: late(reached)}) })
+				}
+			}
+		}
+	}
+	l.mu.Lock()
+	l.expiry = nil
+	if l.underway != nil {
+		look(l.underway, l.atLeader)
+	}
+	for _, b := range l.waiting {
+		look(b, false)
+	}
+	if !next.IsZero() {
+		l.armLocked(next)
+	}
+	l.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// late is the answer to a record whose time is up.
+func late(reached bool) error {
+	if reached {
+		return fault.New(fault.UnknownOutcome, "the leader did not answer in time; the record may have been kept: repeat it with the same sequence or Idempotency-Key")
+	}
+	return fault.New(fault.LeaderUnavailable, "the partition's leader took no record in time; nothing was kept")
+}

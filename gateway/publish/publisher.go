@@ -1,0 +1,237 @@
+package publish
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// Appender is a partition's leader, wherever it is. It calls done exactly once,
+// perhaps before it returns, for every batch it is given.
+type Appender interface {
+	Append(req rpc.Append, done func(rpc.Appended))
+}
+
+// DefaultTimeout is how long a publish may take when its client names no time.
+const DefaultTimeout = 5 * time.Second
+
+// Config of a Publisher. A zero field means its default.
+type Config struct {
+	Topology topology.Source // required
+	Leader   Appender        // required
+	// InFlightBytes bounds the records under way on this node; 128 MiB.
+	InFlightBytes int64
+}
+
+// Request is one record and where it goes.
+type Request struct {
+	Topic     string
+	Partition *ident.Index // nil: by key, Idempotency-Key or in turn
+	Acks      rpc.Acks
+	Timeout   time.Duration // 0: DefaultTimeout
+	Record    record.Record // copied before Publish returns
+	// Void says that the record itself was refused: only its sequence number is
+	// to be used up.
+	Void bool
+}
+
+// Result is what became of a record.
+type Result struct {
+	Err       error // a *fault.Error; nil: kept, or found again
+	Topic     string
+	Partition ident.Index
+	Offset    ident.Offset // -1: a duplicate older than the window
+	Timestamp int64        // ms since 1970; 0: not known any more
+	Duplicate bool
+}
+
+// Publisher batches records and hands them to leaders.
+type Publisher struct {
+	cfg    Config
+	budget *semaphore.Weighted
+	turn   atomic.Uint64 // for records that name no place
+
+	mu       sync.Mutex
+	lanes    map[ident.Partition]*lane
+	draining bool
+	busy     sync.WaitGroup // records under way
+}
+
+// New makes a Publisher. It starts nothing.
+func New(cfg Config) *Publisher {
+	if cfg.InFlightBytes == 0 {
+		cfg.InFlightBytes = 128 << 20
+	}
+	return &Publisher{
+		cfg:    cfg,
+		budget: semaphore.NewWeighted(cfg.InFlightBytes),
+		lanes:  map[ident.Partition]*lane{},
+	}
+}
+
+// Publish sends one record on its way and returns; done is called exactly once
+// with what became of it, perhaps before Publish returns, and must not block.
+// Publish blocks while too much is under way, at most for the record's timeout.
+func (p *Publisher) Publish(req Request, done func(Result)) {
+	if req.Timeout == 0 {
+		req.Timeout = DefaultTimeout
+	}
+	t, err := p.check(&req)
+	var index ident.Index
+	if err == nil {
+		index, err = p.place(t, &req)
+	}
+	if err != nil {
+		done(Result{Err: err, Topic: req.Topic})
+		return
+	}
+	w := &waiter{topic: req.Topic, partition: index, done: done}
+	if !req.Void {
+		if w.refusal = tooLarge(t, &req.Record); w.refusal != nil {
+			if req.Record.Producer.IsZero() {
+				w.finish(Result{Err: w.refusal})
+				return
+			}
+			req.Void = true
+		}
+	}
+	p.enqueue(t.Ref(index), &req, w)
+}
+
+// check finds the topic and says whether clients may write to it.
+func (p *Publisher) check(req *Request) (*cluster.Topic, error) {
+	t, err := topology.Topic(p.cfg.Topology, req.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if t.Name[0] == '_' {
+		return nil, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", t.Name)
+	}
+	return t, nil
+}
+
+// place picks the partition.
+func (p *Publisher) place(t *cluster.Topic, req *Request) (ident.Index, error) {
+	r := &req.Record
+	if req.Partition != nil {
+		owner, err := topology.Partition(t, *req.Partition)
+		if err != nil {
+			return 0, err
+		}
+		if r.Key != nil && !req.Void && !owner.Range.Contains(ident.KeyHash(r.Key)) {
+			right := topology.Owner(t, ident.KeyHash(r.Key)).Index
+			return 0, fault.New(fault.WrongPartition, "the key belongs to partition %d of topic %q, not %d; leave partition out to have it found", right, t.Name, owner.Index).
+				With("partition", right)
+		}
+		return owner.Index, nil
+	}
+	switch {
+	case r.Key != nil:
+		return topology.Owner(t, ident.KeyHash(r.Key)).Index, nil
+	case r.Idempotency != nil:
+		return topology.Owner(t, ident.KeyHash(r.Idempotency.Key)).Index, nil
+	}
+	return topology.Spread(t, p.turn.Add(1)-1).Index, nil
+}
+
+func tooLarge(t *cluster.Topic, r *record.Record) error {
+	if n := r.Bytes(); n > t.Settings.MaxMessageBytes {
+		return TooLarge(t.Name, n, t.Settings.MaxMessageBytes)
+	}
+	return nil
+}
+
+// TooLarge is the refusal of a record of n bytes where most are allowed.
+func TooLarge(topic string, n, most int) error {
+	return fault.New(fault.MessageTooLarge, "a record of topic %q takes at most %d bytes of key, headers and value together (max_message_bytes); this one has %d", topic, most, n).
+		With("max_message_bytes", most)
+}
+
+// framingBytes is about what a record costs beside its own bytes.
+const framingBytes = 128
+
+func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
+	w.deadline = time.Now().Add(req.Timeout)
+	w.bytes = min(int64(req.Record.Bytes()+framingBytes), p.cfg.InFlightBytes)
+	if !p.budget.TryAcquire(w.bytes) {
+		ctx, cancel := context.WithDeadline(context.Background(), w.deadline)
+		err := p.budget.Acquire(ctx, w.bytes)
+		cancel()
+		if err != nil {
+			w.finish(Result{Err: fault.New(fault.Throttled, "the node has %d bytes of records under way and took no more within %s; nothing was kept", p.cfg.InFlightBytes, req.Timeout)})
+			return
+		}
+	}
+	for {
+		l, ok := p.lane(ref)
+		if !ok {
+			p.budget.Release(w.bytes)
+			w.finish(Result{Err: fault.New(fault.Draining, "the node is shutting down; nothing was kept")})
+			return
+		}
+		if l.add(req, w) {
+			return
+		}
+		// The lane was given up in between: take its successor.
+	}
+}
+
+func (p *Publisher) lane(ref ident.Partition) (*lane, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		return nil, false
+	}
+	l := p.lanes[ref]
+	if l == nil {
+		l = &lane{p: p, ref: ref}
+		p.lanes[ref] = l
+	}
+	p.busy.Add(1)
+	return l, true
+}
+
+// settled counts a record out.
+func (p *Publisher) settled(bytes int64) {
+	p.budget.Release(bytes)
+	p.busy.Done()
+}
+
+// forget drops a lane that has nothing to do and whose partition is gone.
+func (p *Publisher) forget(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lanes[l.ref] == l {
+		delete(p.lanes, l.ref)
+	}
+}
+
+// Drain refuses new records and waits until those under way are answered.
+func (p *Publisher) Drain(ctx context.Context) error {
+	p.mu.Lock()
+	p.draining = true
+	p.mu.Unlock()
+	idle := make(chan struct{})
+	var g sync.WaitGroup
+	g.Go(func() {
+		p.busy.Wait() // every record ends at its deadline, so this does too
+		close(idle)
+	})
+	select {
+	case <-idle:
+		g.Wait()
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,47 @@
+package ident
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The vectors of e2e/conformance cover more; these are from the algorithm's
+// reference implementation.
+func TestKeyHashIsMurmur3(t *testing.T) {
+	for key, want := range map[string]uint32{
+		"":             0,
+		"a":            0x3c2569b2,
+		"hello":        0x248bfa47,
+		"hello, world": 0x149bbb7f,
+		"The quick brown fox jumps over the lazy dog": 0x2e4ff723,
+	} {
+		if got := KeyHash(key); got != want {
+			t.Errorf("KeyHash(%q) = %#x, want %#x", key, got, want)
+		}
+		if got := KeyHash([]byte(key)); got != want {
+			t.Errorf("KeyHash of the bytes %q = %#x, want %#x", key, got, want)
+		}
+	}
+}
+
+func TestTopicNames(t *testing.T) {
+	for _, good := range []string{"a", "0", "orders.eu-1_x", strings.Repeat("x", MaxNameBytes)} {
+		if err := CheckTopicName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", ".a", "-a", "a/b", "ä", "a b", strings.Repeat("x", MaxNameBytes+1)} {
+		if err := CheckTopicName(bad); err == nil || errors.Is(err, ErrReserved) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, reserved := range []string{"_alerts", "repartition", "subscribe"} {
+		if err := CheckTopicName(reserved); !errors.Is(err, ErrReserved) {
+			t.Errorf("%q: %v", reserved, err)
+		}
+	}
+	if err := CheckGroupName("register"); !errors.Is(err, ErrReserved) {
+		t.Error(err)
+	}
+}
