@@ -1,0 +1,246 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Options of a node.
+type Options struct {
+	Dir  string   // data folder; empty: one of the test's own
+	Args []string // further flags of serve
+	Env  []string // further variables, NAME=value
+	Tags []string // build tags of the binary
+}
+
+// Node is one running process.
+type Node struct {
+	t    testing.TB
+	opts Options
+	Addr string // host:port of HTTP, the same through restarts
+	URL  string
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error // of the process, once exited
+	ready  time.Duration
+	stderr *tail
+}
+
+// Start runs a node and waits until it is ready.
+func Start(t testing.TB, opts Options) *Node {
+	t.Helper()
+	n := New(t, opts)
+	if err := n.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// New prepares a node without running it.
+func New(t testing.TB, opts Options) *Node {
+	t.Helper()
+	if opts.Dir == "" {
+		opts.Dir = t.TempDir()
+	}
+	n := &Node{t: t, opts: opts, Addr: "127.0.0.1:0"}
+	t.Cleanup(func() {
+		n.Kill()
+		if t.Failed() && n.stderr != nil {
+			t.Logf("log of the node in %s:\n%s", opts.Dir, n.stderr)
+		}
+	})
+	return n
+}
+
+// Dir is the data folder.
+func (n *Node) Dir() string { return n.opts.Dir }
+
+// Pid of the process.
+func (n *Node) Pid() int { return n.cmd.Process.Pid }
+
+// ReadyAfter is the time from the start of the process until it said it was ready.
+func (n *Node) ReadyAfter() time.Duration { return n.ready }
+
+// Log is the end of what the node has logged since it was started last.
+func (n *Node) Log() string { return n.stderr.String() }
+
+// startTimeout bounds a start; a loaded machine is slow.
+const startTimeout = 60 * time.Second
+
+// Run starts the process (again) and waits until it is ready. An error says
+// that it ended first, with what it logged.
+func (n *Node) Run() error {
+	args := append([]string{"serve", "--data", n.opts.Dir, "--http", n.Addr, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, n.opts.Args...)
+	cmd := exec.Command(Binary(n.t, n.opts.Tags...), args...)
+	cmd.Env = append(os.Environ(), n.opts.Env...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	stderr := &tail{}
+	cmd.Stderr = stderr
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	n.cmd, n.stderr, n.exited = cmd, stderr, make(chan struct{})
+	ready := make(chan string, 1)
+	go func(exited chan struct{}) {
+		addr := scanListening(out)
+		if addr != "" {
+			ready <- addr
+		}
+		_, _ = io.Copy(io.Discard, out)
+		n.err = cmd.Wait()
+		close(exited)
+	}(n.exited)
+	select {
+	case addr := <-ready:
+		n.ready = time.Since(begin)
+		n.Addr, n.URL = addr, "http://"+addr
+		return nil
+	case <-n.exited:
+		return fmt.Errorf("the node ended before it was ready: %v\n%s", n.err, stderr)
+	case <-time.After(startTimeout):
+		n.Kill()
+		return fmt.Errorf("the node was not ready after %s\n%s", startTimeout, stderr)
+	}
+}
+
+// scanListening reads the lines a node prints at its start until it is ready.
+func scanListening(r io.Reader) (addr string) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		line := lines.Text()
+		if rest, ok := strings.CutPrefix(line, "listening http="); ok {
+			addr = rest
+		}
+		if strings.HasPrefix(line, "ready in ") {
+			return addr
+		}
+	}
+	return ""
+}
+
+// Kill ends the process with SIGKILL and waits for it.
+func (n *Node) Kill() { n.signal(syscall.SIGKILL) }
+
+// Stop ends the process with SIGTERM, as an operator does, and waits for it.
+func (n *Node) Stop() error {
+	n.signal(syscall.SIGTERM)
+	return n.err
+}
+
+func (n *Node) signal(s syscall.Signal) {
+	if n.cmd == nil {
+		return
+	}
+	select {
+	case <-n.exited:
+		return
+	default:
+	}
+	_ = n.cmd.Process.Signal(s) // it may have ended just now
+	<-n.exited
+}
+
+// Exited is closed when the process has ended by itself or otherwise.
+func (n *Node) Exited() <-chan struct{} { return n.exited }
+
+// ExitCode of the process that has ended.
+func (n *Node) ExitCode() int {
+	<-n.exited
+	var exit *exec.ExitError
+	if errors.As(n.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// CLI runs a command of the binary against this node and returns what it
+// printed and its exit code.
+func (n *Node) CLI(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
+	n.t.Helper()
+	cmd := exec.CommandContext(ctx, Binary(n.t), args...)
+	cmd.Env = append(os.Environ(), "TIDEWIRE_SERVER="+n.URL)
+	cmd.Stdin = stdin
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		n.t.Fatal(err)
+	}
+	return out.String(), errs.String(), code
+}
+
+// Do sends one HTTP request and returns status and body.
+func (n *Node) Do(method, path, contentType, body string, headers ...string) (int, string) {
+	n.t.Helper()
+	status, _, b, err := n.Try(method, path, contentType, body, headers...)
+	if err != nil {
+		n.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return status, b
+}
+
+// Try is Do for a node that may be down. headers are name, value, name, value.
+func (n *Node) Try(method, path, contentType, body string, headers ...string) (int, http.Header, string, error) {
+	req, err := http.NewRequest(method, n.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, "", err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return res.StatusCode, res.Header, string(b), err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailBytes = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if len(t.b) > 2*tailBytes {
+		t.b = append(t.b[:0], t.b[len(t.b)-tailBytes:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
