@@ -1,0 +1,64 @@
+package deliver
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Transports, as metrics name them.
+const (
+	WebSocket = "websocket"
+	SSE       = "sse"
+)
+
+// Metrics of delivery, over all transports.
+type Metrics struct {
+	Connections *prometheus.GaugeVec     // transport
+	Refused     *prometheus.CounterVec   // reason
+	Delivered   *prometheus.CounterVec   // transport
+	Slow        prometheus.Counter       //
+	Latency     *prometheus.HistogramVec // transport
+
+	feeds    prometheus.Gauge
+	encoded  prometheus.Counter
+	logReads prometheus.Counter
+	gaps     *prometheus.CounterVec
+}
+
+// NewMetrics declares the metrics; a nil registerer keeps them to itself.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	auto := promauto.With(reg)
+	gauge := func(name, help string) prometheus.Gauge {
+		return auto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	return &Metrics{
+		Connections: auto.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_connections", Help: "Connections that are open now."}, []string{"transport"}),
+		Refused:     counters("gateway_connections_refused_total", "Connections refused by a limit of the node or of an address.", "reason"),
+		Delivered:   counters("gateway_messages_delivered_total", "Messages written to readers.", "transport"),
+		Slow:        counter("gateway_slow_consumers_total", "Connections ended because they took no byte for slow_consumer_timeout."),
+		Latency: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gateway_deliver_latency_seconds", Help: "From a leader taking a record in to its being written to a reader that keeps pace.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"transport"}),
+		feeds:    gauge("gateway_feeds", "Partitions followed for subscriptions."),
+		encoded:  counter("gateway_encoded_messages_total", "Messages encoded by feeds, once for all their readers."),
+		logReads: counter("gateway_log_reads_total", "Pieces of the log read for subscriptions behind their feed's ring."),
+		gaps:     counters("gateway_gaps_total", "Gaps that live subscriptions were told of.", "reason"),
+	}
+}
+
+// Wrote counts a run that was written to a reader.
+func (m *Metrics) Wrote(transport string, r Run) {
+	m.Delivered.WithLabelValues(transport).Add(float64(r.Len()))
+	if r.Live() {
+		m.Latency.WithLabelValues(transport).Observe(max(0, time.Since(time.UnixMilli(r.Timestamp())).Seconds()))
+	}
+}

@@ -1,0 +1,262 @@
+package deliver
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidewire/gateway/cursor"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// Bounds of a poll, from the public contract.
+const (
+	DefaultPollLimit = 100
+	MaxPollLimit     = 10_000
+	DefaultPollBytes = 1 << 20
+	MaxPollBytes     = 16 << 20
+	MaxPollWait      = 60 * time.Second
+)
+
+// pollScanBytes bounds what one poll reads of the log: a filter that matches
+// next to nothing gives an answer with a moved cursor instead of an answer
+// after minutes.
+const pollScanBytes = 32 << 20
+
+// pollReadBytes bounds one read of a poll.
+const pollReadBytes = 256 << 10
+
+// PollRequest asks for one answer. A zero field means its default.
+type PollRequest struct {
+	Start    Start // of Resolve; one with a gap is answered by the gap's fault
+	Limit    int   // messages
+	MaxBytes int   // of messages; at least one comes, whatever its size
+	Wait     time.Duration
+}
+
+// PollResult is the answer.
+type PollResult struct {
+	Messages []byte // encoded, with commas between them
+	Count    int
+	Cursor   string // where to go on
+	End      bool   // nothing more was below the high watermark
+}
+
+// Poll reads what there is, and waits for something where there is nothing.
+// Where a partition has no leader it waits up to 5 s for one, unless others
+// have given something.
+func (h *Hub) Poll(ctx context.Context, q PollRequest) (PollResult, error) {
+	if q.Start.Gap != nil {
+		return PollResult{}, q.Start.Gap.Fault()
+	}
+	p := newPoll(h, q)
+	deadline := time.Now().Add(q.Wait)
+	patient := time.Now().Add(patience)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := p.pass(ctx)
+		now := time.Now()
+		switch {
+		case err != nil && p.count > 0: // the next poll hears of it
+			return p.result(false), nil
+		case err != nil && fault.Is(err, fault.LeaderUnavailable) && now.Before(patient):
+			if !sleep(ctx, pause) {
+				return PollResult{}, err
+			}
+			continue
+		case err != nil:
+			return PollResult{}, err
+		case p.count > 0 || !p.atEnd() || !now.Before(deadline):
+			return p.result(p.atEnd()), nil
+		}
+		if pause = firstPause; !p.wait(ctx, deadline) {
+			return p.result(true), nil
+		}
+	}
+}
+
+// poll is one Poll under way.
+type poll struct {
+	hub      *Hub
+	start    *Start
+	match    matcher
+	places   []pollPlace
+	limit    int
+	maxBytes int
+	scan     int // bytes of the log that may still be read
+	first    int // the partition to begin with, so that none is always last
+
+	out   []byte
+	count int
+}
+
+// pollPlace is where a poll stands in one partition.
+type pollPlace struct {
+	cursor.Place
+	end   bool // at the high watermark when last read
+	moved bool
+}
+
+func newPoll(h *Hub, q PollRequest) *poll {
+	p := &poll{
+		hub: h, start: &q.Start, match: q.Start.Filter.matcher(), scan: pollScanBytes,
+		limit: q.Limit, maxBytes: q.MaxBytes, first: rand.IntN(max(1, len(q.Start.Places))),
+	}
+	if p.limit <= 0 {
+		p.limit = DefaultPollLimit
+	}
+	if p.maxBytes <= 0 {
+		p.maxBytes = DefaultPollBytes
+	}
+	for _, place := range q.Start.Places {
+		p.places = append(p.places, pollPlace{Place: place})
+	}
+	return p
+}
+
+// pass reads every partition once, each with its share of what is left, and
+// once more where others left theirs.
+func (p *poll) pass(ctx context.Context) error {
+	n := len(p.places)
+	for round := 0; round < 2; round++ {
+		for i := range n {
+			if p.count >= p.limit || len(p.out) >= p.maxBytes || p.scan <= 0 {
+				return nil
+			}
+			place := &p.places[(p.first+i)%n]
+			if round > 0 && place.end {
+				continue
+			}
+			share := n - i
+			if round > 0 {
+				share = 1
+			}
+			messages := max(1, (p.limit-p.count)/share)
+			bytes := (p.maxBytes - len(p.out)) / share
+			if err := p.read(ctx, place, p.count+messages, len(p.out)+bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read takes messages of one partition until the poll holds that many, or that
+// many bytes.
+func (p *poll) read(ctx context.Context, place *pollPlace, count, bytes int) error {
+	ref := p.start.Topic.Ref(place.Partition)
+	for p.count < count && len(p.out) < bytes && p.scan > 0 {
+		res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: min(pollReadBytes, p.scan)})
+		if err != nil {
+			if err = p.missed(place, res.Bounds, err); err != nil {
+				return err
+			}
+			if place.end {
+				return nil
+			}
+			continue
+		}
+		if len(res.Batches) == 0 {
+			place.end = true
+			return nil
+		}
+		p.scan -= len(res.Batches)
+		full, err := p.take(place, res.Batches, count, bytes)
+		if err != nil {
+			return err
+		}
+		if place.end = place.Offset >= res.Bounds.HW; place.end || full {
+			return nil
+		}
+	}
+	return nil
+}
+
+// missed judges a read that gave nothing. nil: go on, place.end says whether
+// there is anything to read.
+func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
+	switch {
+	case fault.Is(err, fault.OffsetNotFound) && place.Epoch == 0: // ahead of the log
+		place.end = true
+		return nil
+	case fault.Is(err, fault.OffsetNotFound):
+		return p.gap(place, b, ReasonTruncated, b.HW)
+	case fault.Is(err, fault.OffsetExpired) && (p.start.given == byFrom || place.moved) && p.count == 0:
+		// Retention was faster than this poll, which had promised nothing yet.
+		place.Offset, place.Epoch, place.end = b.Start, b.Epoch, b.Start == b.HW
+		return nil
+	case fault.Is(err, fault.OffsetExpired) && p.start.given == byOffset:
+		return offsetExpired(place.Partition, place.Offset, b)
+	case fault.Is(err, fault.OffsetExpired):
+		return p.gap(place, b, ReasonExpired, b.Start)
+	}
+	return p.hub.explain(p.start.Topic.Ref(place.Partition), err)
+}
+
+// gap is the fault for a place that is gone, with the cursor to go on from.
+func (p *poll) gap(place *pollPlace, b rpc.Bounds, reason string, resume ident.Offset) error {
+	g := gapOf([]loss{{reason: reason, partition: place.Partition, requested: place.Offset, earliest: b.Start, end: b.HW}})
+	place.Offset, place.Epoch = resume, b.Epoch
+	g.Cursor = p.cursor()
+	return g.Fault()
+}
+
+// take adds the messages of some batches. full says that the next one has no
+// room.
+func (p *poll) take(place *pollPlace, batches []byte, count, bytes int) (full bool, err error) {
+	for len(batches) > 0 {
+		b, rest, err := record.Cut(batches)
+		if err != nil {
+			return true, err
+		}
+		batches = rest
+		k, err := encode(p.start.Topic.Name, b)
+		if err != nil {
+			return true, err
+		}
+		for i := k.find(place.Offset); i < len(k.marks); i++ {
+			if !p.match.match(k.key(i)) {
+				continue
+			}
+			line := k.line(i)
+			if p.count > 0 && len(p.out)+len(line) > bytes && (len(p.out)+len(line) > p.maxBytes || place.moved) {
+				return true, nil
+			}
+			if p.count++; p.count > 1 {
+				p.out = append(p.out, ',')
+			}
+			p.out = append(p.out, line[1:]...)
+			place.set(k.offset(i)+1, k.epoch)
+			if p.count >= count {
+				return true, nil
+			}
+		}
+		place.set(max(place.Offset, k.next), k.epoch)
+	}
+	return false, nil
+}
+
+func (p *pollPlace) set(o ident.Offset, e ident.Epoch) {
+	if o != p.Offset {
+		p.Offset, p.Epoch, p.moved = o, e, true
+	}
+}
+
+func (p *poll) atEnd() bool {
+	return !slices.ContainsFunc(p.places, func(p pollPlace) bool { return !p.end })
+}
+
+func (p *poll) cursor() string {
+	places := make([]cursor.Place, len(p.places))
+	for i := range p.places {
+		places[i] = p.places[i].Place
+	}
+	return cursor.Of(p.start.Topic, p.start.Range, places).String()
+}
+
+func (p *poll) result(end bool) PollResult {
+	return PollResult{Messages: p.out, Count: p.count, Cursor: p.cursor(), End: end}
+}

@@ -1,0 +1,67 @@
+package deliver
+
+import (
+	"net"
+	"net/http"
+	"sync"
+
+	"tidewire/internal/fault"
+)
+
+// Seats bounds the long-lived connections of a node, over all transports: how
+// many there are in all, and how many from one address. 0 is no bound.
+type Seats struct {
+	max, maxPerIP int
+	metrics       *Metrics
+
+	mu     sync.Mutex
+	taken  int
+	byHost map[string]int
+	closed bool
+}
+
+// NewSeats makes the bound; metrics may be nil.
+func NewSeats(most, mostPerIP int, m *Metrics) *Seats {
+	if m == nil {
+		m = NewMetrics(nil)
+	}
+	return &Seats{max: most, maxPerIP: mostPerIP, metrics: m, byHost: map[string]int{}}
+}
+
+// Take seats a connection until release is called, once.
+func (s *Seats) Take(r *http.Request) (release func(), err error) {
+	host, _, splitErr := net.SplitHostPort(r.RemoteAddr)
+	if splitErr != nil {
+		host = r.RemoteAddr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		s.metrics.Refused.WithLabelValues("draining").Inc()
+		return nil, fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment")
+	case s.max > 0 && s.taken >= s.max:
+		s.metrics.Refused.WithLabelValues("max_connections").Inc()
+		return nil, fault.New(fault.Limit, "the node holds its %d connections (max_connections); connect to another, or again later", s.max).With("limit", "max_connections")
+	case s.maxPerIP > 0 && s.byHost[host] >= s.maxPerIP:
+		s.metrics.Refused.WithLabelValues("max_connections_per_ip").Inc()
+		return nil, fault.New(fault.Limit, "the address %s holds its %d connections (max_connections_per_ip)", host, s.maxPerIP).With("limit", "max_connections_per_ip")
+	}
+	s.taken++
+	s.byHost[host]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken--
+		if s.byHost[host]--; s.byHost[host] == 0 {
+			delete(s.byHost, host)
+		}
+	}, nil
+}
+
+// Close refuses every further connection: the node is draining.
+func (s *Seats) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}

@@ -1,0 +1,148 @@
+package deliver
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"tidewire/gateway/reply"
+	"tidewire/internal/wire"
+)
+
+// writeAhead is how much a stream gathers before it writes.
+const writeAhead = 64 << 10
+
+// stream is one subscription as server-sent events.
+type stream struct {
+	streams *Streams
+	sub     *Subscription
+	wake    <-chan struct{}
+	out     eventWriter
+
+	sinceID int       // messages since the last id
+	idAt    time.Time // when the last id was written
+	runs    []Run     // in the buffer
+}
+
+// begin gives the client a place to resume from before there is any message.
+func (st *stream) begin(gap *Gap) {
+	st.out.retry(retry())
+	if gap != nil {
+		st.out.event("gap", gap.Cursor, gap.AppendTo(wire.Begin(nil)).Close())
+	} else {
+		st.out.position(st.sub.Cursor())
+	}
+	st.idAt = time.Now()
+}
+
+func (st *stream) run(ctx context.Context) error {
+	comment := time.NewTicker(commentEvery)
+	defer comment.Stop()
+	id := time.NewTimer(idEvery)
+	defer id.Stop()
+	for {
+		idle, ended := st.gather(ctx)
+		if ended {
+			return st.out.flush()
+		}
+		if st.sub.Moved() && time.Since(st.idAt) >= idEvery {
+			st.out.position(st.cursor())
+		}
+		if err := st.flush(); err != nil {
+			return err
+		}
+		if !idle {
+			select {
+			case <-st.streams.drain:
+				return st.closing()
+			case <-ctx.Done():
+				return ctx.Err()
+			default:
+				continue
+			}
+		}
+		var due <-chan time.Time
+		if st.sub.Moved() {
+			id.Reset(time.Until(st.idAt.Add(idEvery)))
+			due = id.C
+		}
+		select {
+		case <-st.wake:
+		case <-due:
+		case <-comment.C:
+			st.out.comment()
+		case <-st.streams.drain:
+			return st.closing()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// gather fills the buffer with what there is to read. idle: there is no more;
+// ended: there never will be.
+func (st *stream) gather(ctx context.Context) (idle, ended bool) {
+	for len(st.out.buf) < writeAhead {
+		ev := st.sub.Next(ctx, Limit{Messages: 256, Bytes: writeAhead})
+		switch ev.Kind {
+		case Idle:
+			return true, false
+		case Busy:
+			if ctx.Err() != nil {
+				return false, false
+			}
+		case Messages:
+			st.messages(ev.Run)
+		case Lost:
+			st.out.event("gap", ev.Gap.Cursor, ev.Gap.AppendTo(wire.Begin(nil)).Close())
+			st.idAt, st.sinceID = time.Now(), 0
+		case Ended:
+			st.out.event("error", st.sub.Cursor(), reply.Problem(ev.Err))
+			return false, true
+		}
+	}
+	return false, false
+}
+
+func (st *stream) messages(run Run) {
+	st.runs = append(st.runs, run)
+	for i := range run.Len() {
+		id := ""
+		if st.sinceID++; st.sub.Single() || st.sinceID >= idEvents {
+			if i == run.Len()-1 {
+				id = st.cursor()
+			} else {
+				id = st.sub.CursorAfter(run, i)
+				st.idAt, st.sinceID = time.Now(), 0
+			}
+		}
+		st.out.event("message", id, run.Message(i))
+	}
+}
+
+// cursor is where the stream stands, to be written as an id.
+func (st *stream) cursor() string {
+	st.idAt, st.sinceID = time.Now(), 0
+	return st.sub.Cursor()
+}
+
+func (st *stream) flush() error {
+	err := st.out.flush()
+	for i, r := range st.runs {
+		if err == nil {
+			st.streams.metrics.Wrote(SSE, r)
+		}
+		st.runs[i] = Run{}
+	}
+	st.runs = st.runs[:0]
+	return err
+}
+
+// closing says goodbye to a client that should come back, here or elsewhere.
+func (st *stream) closing() error {
+	after := rand.N(st.streams.window).Round(time.Millisecond)
+	cur := st.sub.Cursor()
+	st.out.retry(after)
+	st.out.event("closing", cur, wire.Begin(nil).Str("reason", "draining").Str("retry_after", after.String()).Str("cursor", cur).Close())
+	return st.out.flush()
+}

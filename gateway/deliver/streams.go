@@ -1,0 +1,158 @@
+package deliver
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"tidewire/gateway/reply"
+	"tidewire/internal/fault"
+)
+
+// Intervals of streams and connections.
+const (
+	// DefaultSlowConsumerTimeout ends a connection that takes no byte for as long.
+	DefaultSlowConsumerTimeout = 10 * time.Second
+	// DefaultDrainWindow is what the retry_after of a drain is drawn from.
+	DefaultDrainWindow = 5 * time.Second
+
+	commentEvery = 15 * time.Second // proxies cut what is silent for longer
+	idEvery      = time.Second
+	idEvents     = 64
+)
+
+// StreamsConfig tunes the server-sent events of a node. A zero field means its
+// default.
+type StreamsConfig struct {
+	Hub                 *Hub   // required
+	Seats               *Seats // nil: no bound
+	SlowConsumerTimeout time.Duration
+	DrainWindow         time.Duration
+	Logger              *slog.Logger
+	Metrics             *Metrics // nil: the hub's
+}
+
+// Streams serves subscriptions as server-sent events, each on the goroutine of
+// its request.
+type Streams struct {
+	hub     *Hub
+	seats   *Seats
+	slow    time.Duration
+	window  time.Duration
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu       sync.Mutex
+	draining bool
+	drain    chan struct{} // closed by Drain
+	cut      chan struct{} // closed when Drain's time is over
+	open     sync.WaitGroup
+}
+
+// NewStreams makes the streams of a node.
+func NewStreams(cfg StreamsConfig) *Streams {
+	m := cmp.Or(cfg.Metrics, cfg.Hub.metrics)
+	return &Streams{
+		hub:     cfg.Hub,
+		seats:   cmp.Or(cfg.Seats, NewSeats(0, 0, m)),
+		slow:    cmp.Or(cfg.SlowConsumerTimeout, DefaultSlowConsumerTimeout),
+		window:  cmp.Or(cfg.DrainWindow, DefaultDrainWindow),
+		log:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		metrics: m,
+		drain:   make(chan struct{}),
+		cut:     make(chan struct{}),
+	}
+}
+
+// Drain tells every stream that the node is closing and returns once they have
+// ended, or cuts them short when ctx ends. New ones are refused from then on.
+func (s *Streams) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.draining
+	s.draining = true
+	s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	close(s.drain)
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() { s.open.Wait(); close(done) })
+	defer wait.Wait()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		close(s.cut)
+		return ctx.Err()
+	}
+}
+
+// enter counts a stream in; false once the node is draining.
+func (s *Streams) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.open.Add(1)
+	return true
+}
+
+// Serve answers a request with a stream from start on, until the client goes
+// away, is too slow, the topic is deleted or the node drains. An error means
+// that nothing was written yet.
+//
+// Every event has one line of data. Its id is the cursor of the whole stream: on
+// every event where one partition is read, else on every 64th; where the
+// stream has moved for a second without one, an event without data carries it.
+func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) error {
+	if !s.enter() {
+		return fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment")
+	}
+	defer s.open.Done()
+	release, err := s.seats.Take(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	gauge := s.metrics.Connections.WithLabelValues(SSE)
+	gauge.Inc()
+	defer gauge.Dec()
+
+	wake := make(chan struct{}, 1)
+	sub := s.hub.Subscribe(start, func() {
+		select {
+		case wake <- struct{}{}:
+		default: // it is awake already
+		}
+	})
+	defer sub.Close()
+	st := &stream{
+		streams: s, sub: sub, wake: wake,
+		out: eventWriter{w: w, rc: http.NewResponseController(w), slow: s.slow, cut: s.cut},
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	st.begin(start.Gap)
+	err = st.run(r.Context())
+	switch {
+	case st.out.tooSlow:
+		s.metrics.Slow.Inc()
+		s.log.Info("closed a slow consumer", "transport", SSE, "code", reply.CloseSlowConsumer, "address", r.RemoteAddr, "topic", start.Topic.Name)
+	case err != nil && r.Context().Err() == nil:
+		s.log.Debug("an event stream ended", "address", r.RemoteAddr, "topic", start.Topic.Name, "err", err)
+	}
+	return nil
+}
+
+// retry is when a client of a stream that breaks comes back: jittered, so that
+// the clients of a node that breaks do not come back at once.
+func retry() time.Duration { return time.Second + rand.N(2*time.Second) }

@@ -1,0 +1,90 @@
+package deliver
+
+import (
+	"context"
+	"time"
+
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// Pauses between two tries of something that needs a leader.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+)
+
+// patiently tries until there is another outcome than LeaderUnavailable, or
+// ctx ends: the last outcome is the answer then.
+func patiently(ctx context.Context, try func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := try()
+		if err == nil || !fault.Is(err, fault.LeaderUnavailable) {
+			return err
+		}
+		if !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// sleep reports whether the pause passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// bounds waits for a partition that is served.
+func (h *Hub) bounds(ctx context.Context, p ident.Partition) (b rpc.Bounds, err error) {
+	err = patiently(ctx, func() (err error) {
+		if b, err = h.source.Bounds(p); err != nil {
+			err = h.explain(p, err)
+		}
+		return err
+	})
+	return b, err
+}
+
+// explain turns the silence of a deleted topic's partitions into its reason.
+func (h *Hub) explain(p ident.Partition, err error) error {
+	if !fault.Is(err, fault.LeaderUnavailable) && !fault.Is(err, fault.PartitionNotFound) {
+		return err
+	}
+	if h.deleted(p.Topic) {
+		return fault.New(fault.TopicNotFound, "the topic was deleted")
+	}
+	return err
+}
+
+// deleted reports whether a topic that once was in a snapshot has gone from it.
+func (h *Hub) deleted(id ident.TopicID) bool {
+	_, ok := h.topology.Snapshot().ByID[id]
+	return !ok
+}
+
+// layoutOf waits until the topic's layout is at least of the generation.
+func (h *Hub) layoutOf(ctx context.Context, t *cluster.Topic, g ident.Generation) (*cluster.Topic, error) {
+	err := patiently(ctx, func() error {
+		if t.Generation >= g {
+			return nil
+		}
+		newer, ok := h.topology.Snapshot().ByID[t.ID]
+		if !ok {
+			return topology.NotFound(t.Name)
+		}
+		if t = newer; t.Generation >= g {
+			return nil
+		}
+		return fault.New(fault.LeaderUnavailable, "the cursor knows a newer layout of topic %q than this node", t.Name)
+	})
+	return t, err
+}
