@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-//go:embed index.html app.js style.css icon.svg
+//go:embed index.html assets/app.js assets/style.css assets/icon.svg
 var files embed.FS
 
 // Policy is the Content-Security-Policy of the page: its own files and its own
 // node, no inline script or style, no frame around it.
 const Policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// Files are the files of the page; the page itself is index.html.
+// Files are the files of the page: index.html, and what it loads below assets.
 func Files() fs.FS { return files }
 
 // Paths lists every address that Handler answers, "/" first.
 func Paths() []string {
-	return []string{"/", "/app.js", "/style.css", "/icon.svg"}
+	return []string{"/", "/assets/app.js", "/assets/style.css", "/assets/icon.svg"}
 }
 
 type asset struct {

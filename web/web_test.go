@@ -21,7 +21,7 @@ func get(t *testing.T, method, path string, header ...string) *http.Response {
 }
 
 func TestEveryFileIsServedWithItsTypeAndPolicy(t *testing.T) {
-	want := map[string]string{"/": "text/html; charset=utf-8", "/app.js": "text/javascript; charset=utf-8", "/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
+	want := map[string]string{"/": "text/html; charset=utf-8", "/assets/app.js": "text/javascript; charset=utf-8", "/assets/style.css": "text/css; charset=utf-8", "/assets/icon.svg": "image/svg+xml"}
 	for _, path := range Paths() {
 		res := get(t, "GET", path)
 		if res.StatusCode != 200 || res.Header.Get("Content-Type") != want[path] || res.ContentLength == 0 {
@@ -34,14 +34,14 @@ func TestEveryFileIsServedWithItsTypeAndPolicy(t *testing.T) {
 			t.Errorf("%s: %d for what the browser has", path, again.StatusCode)
 		}
 	}
-	all, err := fs.ReadDir(Files(), ".")
-	if err != nil || len(all) != len(Paths()) {
-		t.Errorf("%d files, %d addresses, %v", len(all), len(Paths()), err)
+	all, err := fs.Glob(Files(), "assets/*")
+	if err != nil || len(all)+1 != len(Paths()) {
+		t.Errorf("%d files beside the page, %d addresses, %v", len(all), len(Paths()), err)
 	}
 }
 
 func TestNothingElseIsServed(t *testing.T) {
-	for _, path := range []string{"/index.html", "/web.go", "/../web.go", "/app.js/", "/topics/"} {
+	for _, path := range []string{"/index.html", "/web.go", "/../web.go", "/assets/", "/assets/app.js/", "/app.js", "/topics/"} {
 		if res := get(t, "GET", path); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, res.StatusCode)
 		}
@@ -63,7 +63,7 @@ func source(t *testing.T, name string) string {
 // What the policy would block must not be there, and records must never
 // become markup.
 func TestThePageKeepsItsPolicy(t *testing.T) {
-	page, script := source(t, "index.html"), source(t, "app.js")
+	page, script := source(t, "index.html"), source(t, "assets/app.js")
 	for _, bad := range []string{"<style", "style=", "javascript:", "http://", "https://", "data:"} {
 		if strings.Contains(strings.ReplaceAll(page, "http://…", ""), bad) {
 			t.Errorf("index.html contains %s", bad)
@@ -80,13 +80,13 @@ func TestThePageKeepsItsPolicy(t *testing.T) {
 			t.Errorf("app.js uses %s", bad)
 		}
 	}
-	if strings.Contains(source(t, "style.css"), "url(") || strings.Contains(source(t, "style.css"), "@import") {
+	if strings.Contains(source(t, "assets/style.css"), "url(") || strings.Contains(source(t, "assets/style.css"), "@import") {
 		t.Error("style.css loads something")
 	}
 }
 
 func TestTheScriptFindsWhatItLooksFor(t *testing.T) {
-	page, script := source(t, "index.html"), source(t, "app.js")
+	page, script := source(t, "index.html"), source(t, "assets/app.js")
 	ids := regexp.MustCompile(`(?:el|note)\("([a-z-]+)"`).FindAllStringSubmatch(script, -1)
 	if len(ids) < 20 {
 		t.Fatalf("only %d look-ups found", len(ids))
