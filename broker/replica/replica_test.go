@@ -1,0 +1,250 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"tidewire/broker/partition"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// disk is a log whose fsync the test does.
+type disk struct {
+	batches []record.Batch
+	queue   []waiting
+	durable ident.Offset
+	admit   error
+	damage  error
+	start   ident.Offset
+}
+
+type waiting struct {
+	next             ident.Offset
+	written, durable func(error)
+}
+
+func (d *disk) Admit(int) error { return d.admit }
+func (d *disk) Append(b record.Batch, written, durable func(error)) {
+	d.batches = append(d.batches, b)
+	d.queue = append(d.queue, waiting{b.Header().Next(), written, durable})
+}
+func (d *disk) Read(from, limit ident.Offset, _ int) ([]byte, error) {
+	if from < d.start {
+		return nil, fault.New(fault.OffsetExpired, "gone")
+	}
+	var out []byte
+	for _, b := range d.batches {
+		if h := b.Header(); h.Next() > from && h.Base < limit {
+			out = append(out, b...)
+		}
+	}
+	return out, nil
+}
+func (d *disk) Start() ident.Offset                                { return d.start }
+func (d *disk) Durable() ident.Offset                              { return d.durable }
+func (d *disk) Bytes() int64                                       { return 0 }
+func (d *disk) Damage() error                                      { return d.damage }
+func (d *disk) OffsetAt(int64) (ident.Offset, error)               { return 99, nil }
+func (d *disk) EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) { return e, 99 }
+func (d *disk) Retain(time.Time, ident.Offset) error               { return nil }
+
+// write tells that all that is queued is in the page cache.
+func (d *disk) write() {
+	for _, w := range d.queue {
+		if w.written != nil {
+			w.written(nil)
+		}
+	}
+}
+
+// sync ends the oldest append.
+func (d *disk) sync(err error) {
+	w := d.queue[0]
+	d.queue = d.queue[1:]
+	if err == nil {
+		d.durable = w.next
+	}
+	w.durable(err)
+}
+
+var ref = ident.Partition{Topic: ident.TopicID{1}, Index: 0}
+
+func leading(d *disk, durability cluster.Durability) *Replica {
+	r := New(ref, "orders", d, partition.New(0))
+	r.Lead(3, ident.FullRange, cluster.Settings{MaxMessageBytes: 1000, Durability: durability, IdempotencyWindow: time.Minute})
+	return r
+}
+
+func one(sequence int64) record.Batch {
+	var b record.Builder
+	b.Add(&record.Record{Value: []byte("v"), ContentType: "text/plain", Producer: ident.ProducerID{9}, Sequence: sequence})
+	return b.Seal()
+}
+
+// answers gathers what was answered, in order.
+type answers []string
+
+func (a *answers) append(r *Replica, name string, acks rpc.Acks, b record.Batch) {
+	r.Append(rpc.Append{Partition: ref, Batch: b, Acks: acks}, func(res rpc.Appended) {
+		said := name + ": "
+		if res.Err != nil {
+			said += fault.KindOf(res.Err).Code()
+		}
+		for _, k := range res.Records {
+			switch {
+			case k.Err != nil:
+				said += fault.KindOf(k.Err).Code()
+			case k.Duplicate:
+				said += fmt.Sprint("duplicate of ", k.Offset)
+			default:
+				said += fmt.Sprint("offset ", k.Offset)
+			}
+		}
+		*a = append(*a, said)
+	})
+}
+
+func (a *answers) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if fmt.Sprint(*a) != fmt.Sprint(want) {
+		t.Fatalf("answers %q, want %q", *a, want)
+	}
+	*a = nil
+}
+
+func TestNoAnswerPrecedesTheFsync(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "a", rpc.AcksAll, one(0))
+	got.append(r, "b", rpc.AcksLeader, one(1))
+	d.write()
+	if b, _ := r.Bounds(); b.HW != 0 || b.Epoch != 3 {
+		t.Fatalf("bounds %+v before the fsync", b)
+	}
+	got.expect(t)
+	d.sync(nil)
+	got.expect(t, "a: offset 0")
+	if b, _ := r.Bounds(); b.HW != 1 {
+		t.Fatalf("bounds %+v after it", b)
+	}
+	d.sync(nil)
+	got.expect(t, "b: offset 1")
+}
+
+func TestARepeatIsAnsweredWithItsOriginal(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "first", rpc.AcksAll, one(0))
+	got.append(r, "repeat", rpc.AcksAll, one(0))
+	got.expect(t) // neither: the original is not on the disk yet
+	d.sync(nil)
+	got.expect(t, "first: offset 0", "repeat: duplicate of 0")
+	got.append(r, "later", rpc.AcksAll, one(0))
+	got.expect(t, "later: duplicate of 0")
+	if len(d.batches) != 1 {
+		t.Fatalf("%d batches", len(d.batches))
+	}
+}
+
+func TestReplicatedTopicsAnswerFromThePageCacheButNotForAcksLeader(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Replicated)
+	var got answers
+	got.append(r, "all", rpc.AcksAll, one(0))
+	got.append(r, "leader", rpc.AcksLeader, one(1))
+	d.write()
+	got.expect(t, "all: offset 0")
+	if b, _ := r.Bounds(); b.HW != 2 {
+		t.Fatalf("bounds %+v", b)
+	}
+	got.append(r, "repeat", rpc.AcksAll, one(0))
+	got.expect(t, "repeat: duplicate of 0")
+	d.sync(nil)
+	d.sync(nil)
+	got.expect(t, "leader: offset 1")
+}
+
+func TestAFailedDiskAnswersUnknownAndTakesNothingMore(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "a", rpc.AcksAll, one(0))
+	got.append(r, "b", rpc.AcksAll, one(1))
+	moved, err := r.Wait(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.sync(errors.New("input/output error"))
+	d.sync(errors.New("input/output error"))
+	got.expect(t, "a: unknown-outcome", "b: unknown-outcome")
+	select {
+	case <-moved:
+	default:
+		t.Fatal("a reader that waits must wake up")
+	}
+	got.append(r, "c", rpc.AcksAll, one(2))
+	got.expect(t, "c: leader-unavailable")
+}
+
+func TestRefusalsOfTheMomentLeaveTheSequenceAsItWas(t *testing.T) {
+	d := &disk{admit: fault.New(fault.DiskFull, "no room")}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "full", rpc.AcksAll, one(0))
+	d.admit = nil
+	r.Append(rpc.Append{Partition: ref, Epoch: 2, Batch: one(0)}, func(res rpc.Appended) {
+		if !fault.Is(res.Err, fault.Fenced) {
+			t.Error(res.Err)
+		}
+	})
+	bad := one(0)
+	bad[len(bad)-1]++
+	got.append(r, "damaged on the way", rpc.AcksAll, bad)
+	got.append(r, "again", rpc.AcksAll, one(0))
+	d.sync(nil)
+	got.expect(t, "full: disk-full", "damaged on the way: internal", "again: offset 0")
+}
+
+func TestReadersSeeWhatIsCommittedAndNothingElse(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "a", rpc.AcksAll, one(0))
+	d.sync(nil)
+	got.append(r, "b", rpc.AcksAll, one(1))
+	read := func(o ident.Offset) (rpc.ReadResult, error) {
+		return r.Read(t.Context(), rpc.Read{Partition: ref, Offset: o, MaxBytes: 1})
+	}
+	if res, err := read(0); err != nil || len(res.Batches) != len(d.batches[0]) || res.Bounds.HW != 1 {
+		t.Fatalf("%d bytes, %+v, %v", len(res.Batches), res.Bounds, err)
+	}
+	if res, err := read(1); err != nil || len(res.Batches) != 0 {
+		t.Fatalf("%d bytes at the high watermark, %v", len(res.Batches), err)
+	}
+	if _, err := read(2); !fault.Is(err, fault.OffsetNotFound) {
+		t.Fatal(err)
+	}
+	d.start = 1
+	if _, err := read(0); !fault.Is(err, fault.OffsetExpired) || fault.As(err).Fields["earliest"] != ident.Offset(1) {
+		t.Fatal(err)
+	}
+	d.damage = fault.New(fault.LeaderUnavailable, "damaged; see tidewire log verify")
+	if _, err := read(1); !fault.Is(err, fault.LeaderUnavailable) {
+		t.Fatal("the end of a damaged log is no orderly end:", err)
+	}
+	if o, err := r.OffsetAt(5); o != 1 || err != nil {
+		t.Fatal("an offset by time is never above the high watermark:", o, err)
+	}
+	r.Stop(fault.New(fault.TopicNotFound, "deleted"))
+	if _, err := read(1); !fault.Is(err, fault.TopicNotFound) {
+		t.Fatal(err)
+	}
+}
