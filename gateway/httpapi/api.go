@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/publish"
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// Controller decides about topics. Its errors are faults that name the field
+// and what is allowed.
+type Controller interface {
+	// CreateTopic is idempotent: created is false where the topic was there
+	// already with all that the spec names.
+	CreateTopic(ctx context.Context, spec cluster.TopicSpec) (t *cluster.Topic, created bool, err error)
+	AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error)
+	DeleteTopic(ctx context.Context, name string) error
+}
+
+// Publisher sends one record on its way. It calls done exactly once, perhaps
+// before it returns; it has copied the record by then, and blocks at most for
+// the record's timeout.
+type Publisher interface {
+	Publish(req publish.Request, done func(publish.Result))
+}
+
+// Reader reads topics for one answer or for a stream; *deliver.Hub is one.
+type Reader interface {
+	// Resolve finds the offsets a request means. A cursor that cannot be used
+	// gives a start with a gap.
+	Resolve(ctx context.Context, q deliver.Request) (deliver.Start, error)
+	// Poll answers at once, or waits up to q.Wait for the first message.
+	Poll(ctx context.Context, q deliver.PollRequest) (deliver.PollResult, error)
+}
+
+// Streams answers a request with server-sent events for as long as its client
+// stays; *deliver.Streams does. An error means that nothing was written.
+type Streams interface {
+	Serve(w http.ResponseWriter, r *http.Request, start deliver.Start) error
+}
+
+// Node is what this node knows of itself alone.
+type Node interface {
+	Figures() Figures
+	// Loads are the partitions this node hosts.
+	Loads() []rpc.PartitionLoad
+}
+
+// Figures of this node at one moment.
+type Figures struct {
+	ID          ident.NodeID
+	Started     time.Time
+	Connections int // WebSockets and streams of events
+	Disk        Disk
+	Rates       Rates
+	// CoordinatorLeader leads the coordinators, as far as this node knows; zero: nobody.
+	CoordinatorLeader ident.NodeID
+}
+
+// Disk of the data folder, in bytes.
+type Disk struct{ Used, Free int64 }
+
+// Rates over the last seconds, each a second.
+type Rates struct{ InRecords, InBytes, OutMessages, OutBytes float64 }
+
+// Config of the API. What is marked required has no default.
+type Config struct {
+	Topology  topology.Source // required
+	Control   Controller      // required
+	Publisher Publisher       // required
+	Reader    Reader          // required
+	Streams   Streams         // required
+	Node      Node            // required
+	// NotReady gives the reasons why this node cannot serve, as faults; none
+	// when it can. nil: always ready.
+	NotReady func() []error
+
+	WebSocket http.Handler // at /ws; required
+	Pages     http.Handler // at PagePaths; nil: none
+	PagePaths []string     // such as / and /app.js
+
+	AllowedOrigins []string // such as https://app.example.com, beside the node's own
+
+	Gatherer   prometheus.Gatherer   // behind /metrics; nil: an empty page
+	Registerer prometheus.Registerer // nil: nothing is counted
+	Logger     *slog.Logger          // nil: silent
+}
+
+// API answers HTTP requests. It is safe for concurrent use.
+type API struct {
+	cfg     Config
+	origins origins
+	metrics *metrics
+	log     *slog.Logger
+	handler http.Handler
+	table   []route
+	drain   context.Context // done once the node drains: waiting polls end
+	endWait context.CancelFunc
+}
+
+// New makes the API. It starts nothing.
+func New(cfg Config) *API {
+	a := &API{cfg: cfg, origins: newOrigins(cfg.AllowedOrigins), metrics: newMetrics(cfg.Registerer), log: cfg.Logger}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.cfg.Gatherer == nil {
+		a.cfg.Gatherer = prometheus.NewRegistry()
+	}
+	a.drain, a.endWait = context.WithCancel(context.Background())
+	a.handler = a.router()
+	return a
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// Drain ends waiting polls, which answer with what they have. Streams of events
+// are ended by their Streams, requests under way go on.
+func (a *API) Drain() { a.endWait() }

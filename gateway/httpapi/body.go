@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"tidewire/internal/fault"
+)
+
+const (
+	// bodySilence is how long a sender may send nothing.
+	bodySilence = 30 * time.Second
+	// bodyTime is how long a whole body may take that is not a stream of lines.
+	bodyTime = 5 * time.Minute
+	// controlBytes bounds the body of a call of control.
+	controlBytes = 64 << 10
+)
+
+// sender reads a body and bounds how long its client may keep it waiting.
+type sender struct {
+	body    io.Reader
+	control *http.ResponseController
+	until   time.Time       // of the whole body; zero: no bound
+	stopped context.Context // ends reading when done; nil: never
+}
+
+func newSender(w http.ResponseWriter, r *http.Request, most time.Duration) *sender {
+	s := &sender{body: r.Body, control: http.NewResponseController(w)}
+	if most > 0 {
+		s.until = time.Now().Add(most)
+	}
+	return s
+}
+
+// Read sets the deadline for one read and takes it away again: left behind, it
+// would end the request while its records are being kept.
+func (s *sender) Read(p []byte) (int, error) {
+	at := time.Now().Add(bodySilence)
+	if !s.until.IsZero() && s.until.Before(at) {
+		at = s.until
+	}
+	_ = s.control.SetReadDeadline(at) // a writer of a test has none
+	if s.stopped != nil && s.stopped.Err() != nil {
+		// Looked at after the deadline is set: what stopWith sets comes later.
+		return 0, context.Cause(s.stopped)
+	}
+	n, err := s.body.Read(p)
+	if err == nil || err == io.EOF {
+		_ = s.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// stopWith makes ctx end even a Read that waits for its client. The function
+// it returns forgets ctx.
+func (s *sender) stopWith(ctx context.Context) (forget func() bool) {
+	s.stopped = ctx
+	return context.AfterFunc(ctx, func() { _ = s.control.SetReadDeadline(time.Now()) })
+}
+
+// brokenBody is the error for a body that did not arrive whole.
+func brokenBody(err error) error {
+	var n net.Error
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &n) && n.Timeout():
+		return fault.New(fault.Invalid, "the body did not arrive in time: %s without a byte, or %s in all, is too slow", bodySilence, bodyTime).With("field", "body")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.New(fault.Invalid, "the body ended before it was whole").With("field", "body")
+	}
+	return fault.New(fault.Invalid, "the body could not be read: %w", err).With("field", "body")
+}
+
+// errTooMuch says that a body has more bytes than were asked for.
+var errTooMuch = errors.New("too much")
+
+// readBounded reads a whole body of at most most bytes; errTooMuch: it has more.
+func readBounded(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	if r.ContentLength > int64(most) {
+		return nil, errTooMuch
+	}
+	room := 512
+	if r.ContentLength > 0 {
+		// One byte more than announced, so that the end is met without growing;
+		// not all at once, for announcing costs the client nothing.
+		room = int(min(r.ContentLength+1, 64<<10))
+	}
+	in := io.LimitReader(newSender(w, r, bodyTime), int64(most)+1)
+	b := make([]byte, 0, room)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := in.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > most:
+			return nil, errTooMuch
+		case err == io.EOF:
+			return b, nil
+		case err != nil:
+			return nil, brokenBody(err)
+		}
+	}
+}
+
+// controlBody reads the JSON body of a call of control.
+func controlBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	t, err := mediaType(r)
+	if err != nil {
+		return nil, err
+	}
+	// curl names a form when nobody names a type; what it sends here is JSON.
+	if t != "" && t != formType && t != "application/json" && !strings.HasSuffix(t, "+json") {
+		return nil, fault.New(fault.UnsupportedMediaType, "this call takes application/json, not %q", clip(t)).With("field", "Content-Type")
+	}
+	b, err := readBounded(w, r, controlBytes)
+	if errors.Is(err, errTooMuch) {
+		return nil, fault.New(fault.MessageTooLarge, "the body of this call takes at most %d bytes", controlBytes).With("field", "body")
+	}
+	return b, err
+}
+
+const (
+	formType   = "application/x-www-form-urlencoded"
+	ndjsonType = "application/x-ndjson"
+)
+
+// mediaType is the content type of a body in lower case and without its
+// parameters, "" where none is given. Bodies come as they are, in UTF-8.
+func mediaType(r *http.Request) (string, error) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return "", fault.New(fault.UnsupportedMediaType, "bodies are taken as they are, not with Content-Encoding %q", clip(e)).With("field", "Content-Encoding")
+	}
+	given := r.Header.Values("Content-Type")
+	if len(given) > 1 {
+		return "", invalid("Content-Type", "comes %d times; give it once", len(given))
+	}
+	if len(given) == 0 || given[0] == "" {
+		return "", nil
+	}
+	t, extra, err := mime.ParseMediaType(given[0])
+	if err != nil || !strings.Contains(t, "/") {
+		return "", invalid("Content-Type", "takes a media type such as application/json, not %q", clip(given[0]))
+	}
+	charset := extra["charset"]
+	if charset != "" && !strings.EqualFold(charset, "utf-8") && (t == ndjsonType || t == "application/json" || strings.HasSuffix(t, "+json")) {
+		return "", fault.New(fault.UnsupportedMediaType, "JSON is taken in UTF-8, not in %q", clip(charset)).With("field", "Content-Type")
+	}
+	return t, nil
+}

@@ -1,0 +1,291 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tidewire/gateway/publish"
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+	"tidewire/internal/wire"
+)
+
+// Bounds of what a produce call may say.
+const (
+	minTimeout          = time.Millisecond
+	maxTimeout          = time.Minute
+	maxIdempotencyBytes = 255
+)
+
+// produceHeaders are the headers of a produce call that are ours, as errors
+// name them.
+var produceHeaders = []string{
+	"Tidewire-Key", "Tidewire-Partition", "Tidewire-Acks", "Tidewire-Timeout",
+	"Tidewire-Tombstone", "Tidewire-Producer", "Tidewire-Sequence", "Tidewire-H-<name>",
+}
+
+// produceCall is what a produce call says beside its body.
+type produceCall struct {
+	topic     *cluster.Topic
+	partition *ident.Index
+	acks      rpc.Acks
+	timeout   time.Duration
+	sequenced bool
+	producer  ident.ProducerID
+	sequence  int64 // of the record, or of the first line
+
+	mediaType   string // without parameters; "" where none is given
+	contentType string // as given
+
+	key            *string
+	headers        []namedValue // Tidewire-H-…
+	tombstone      bool
+	idempotencyKey string // "": none
+}
+
+type namedValue struct{ name, value string }
+
+// lines reports a body of one record a line.
+func (c *produceCall) lines() bool { return c.mediaType == ndjsonType }
+
+// readProduceCall reads everything but the body. Its errors are mistakes of the
+// call: they use no sequence number up.
+func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
+	name := param(r, "topic")
+	if strings.HasPrefix(name, "_") {
+		return c, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", clip(name)).With("field", "topic")
+	}
+	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
+		return c, err
+	}
+	q, err := query(r, "key", "partition", "acks", "timeout")
+	if err != nil {
+		return c, err
+	}
+	given, err := c.readHeaders(r.Header)
+	if err != nil {
+		return c, err
+	}
+	for _, p := range []struct {
+		name, header string
+		take         func(string) error
+	}{
+		{"key", "Tidewire-Key", func(s string) error { c.key = &s; return nil }},
+		{"partition", "Tidewire-Partition", c.takePartition},
+		{"acks", "Tidewire-Acks", c.takeAcks},
+		{"timeout", "Tidewire-Timeout", func(s string) (err error) {
+			c.timeout, err = duration("timeout", s, minTimeout, maxTimeout)
+			return err
+		}},
+	} {
+		value, ok := q.get(p.name)
+		if header, too := given[p.header]; too {
+			if ok && header != value {
+				return c, invalid(p.name, "and header %q say different things; give one of them", p.header)
+			}
+			value, ok = header, true
+		}
+		if !ok {
+			continue
+		}
+		if err := p.take(value); err != nil {
+			return c, err
+		}
+	}
+	if err := c.readSequence(given); err != nil {
+		return c, err
+	}
+	if c.mediaType, err = mediaType(r); err != nil {
+		return c, err
+	}
+	c.contentType = r.Header.Get("Content-Type")
+	if c.lines() {
+		return c, c.checkLines(given)
+	}
+	return c, nil
+}
+
+func (c *produceCall) takePartition(s string) error {
+	i, err := wire.ParsePartition(s)
+	c.partition = &i
+	return err
+}
+
+func (c *produceCall) takeAcks(s string) error {
+	switch s {
+	case "all":
+		c.acks = rpc.AcksAll
+	case "leader":
+		c.acks = rpc.AcksLeader
+	case "none":
+		c.acks = rpc.AcksNone
+	default:
+		return invalid("acks", `takes one of ["all" "leader" "none"], not %q`, clip(s))
+	}
+	return nil
+}
+
+// readHeaders gathers the headers that are ours, each of which comes once.
+func (c *produceCall) readHeaders(h http.Header) (map[string]string, error) {
+	given := map[string]string{}
+	names := make([]string, 0, len(h))
+	for name := range h {
+		if name == "Idempotency-Key" || len(name) >= 9 && strings.EqualFold(name[:9], "tidewire-") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names) // the order in which a record keeps its headers
+	for _, name := range names {
+		values := h[name]
+		if len(values) > 1 {
+			return nil, invalid(name, "comes %d times; give it once", len(values))
+		}
+		switch {
+		case strings.HasPrefix(name, "Tidewire-H-"):
+			c.headers = append(c.headers, namedValue{name[len("Tidewire-H-"):], values[0]})
+		case name == "Idempotency-Key" || slices.Contains(produceHeaders, name):
+			given[name] = values[0]
+		default:
+			return nil, fault.Unknown("header", name, produceHeaders)
+		}
+	}
+	if key, ok := given["Idempotency-Key"]; ok {
+		if key == "" || len(key) > maxIdempotencyBytes {
+			return nil, invalid("Idempotency-Key", "takes 1 to %d bytes", maxIdempotencyBytes)
+		}
+		c.idempotencyKey = key
+	}
+	switch v, ok := given["Tidewire-Tombstone"]; {
+	case v == "true":
+		c.tombstone = true
+	case ok && v != "false":
+		return nil, invalid("Tidewire-Tombstone", "takes true or false, not %q", clip(v))
+	}
+	return given, nil
+}
+
+// readSequence reads a producer and its sequence, which go together, with a
+// partition.
+func (c *produceCall) readSequence(given map[string]string) error {
+	producer, hasProducer := given["Tidewire-Producer"]
+	sequence, hasSequence := given["Tidewire-Sequence"]
+	switch {
+	case !hasProducer && !hasSequence:
+		return nil
+	case !hasSequence:
+		return invalid("Tidewire-Sequence", "is needed with Tidewire-Producer")
+	case !hasProducer:
+		return invalid("Tidewire-Producer", "is needed with Tidewire-Sequence")
+	case c.partition == nil:
+		return invalid("partition", "is needed with Tidewire-Producer: sequences count by partition")
+	case c.acks == rpc.AcksNone:
+		return invalid("acks", `"none" takes no Tidewire-Producer: nobody would hear of a gap`)
+	case c.idempotencyKey != "":
+		return invalid("Idempotency-Key", "and Tidewire-Producer exclude one another")
+	}
+	var err error
+	if c.producer, err = ident.ParseProducerID(producer); err != nil {
+		return fault.New(fault.Invalid, "header \"Tidewire-Producer\": %w", err).With("field", "Tidewire-Producer")
+	}
+	n, err := wire.ParseOffset("Tidewire-Sequence", sequence)
+	if err != nil {
+		return invalid("Tidewire-Sequence", "takes a whole number from 0 to %d, not %q", ident.MaxSequence, clip(sequence))
+	}
+	c.sequence, c.sequenced = int64(n), true
+	return nil
+}
+
+// checkLines refuses what says something of one record where there are many.
+func (c *produceCall) checkLines(given map[string]string) error {
+	const each = "belongs to one record; with " + ndjsonType + " each line has its own "
+	switch {
+	case c.key != nil:
+		return invalid("key", each+"\"key\"")
+	case len(c.headers) > 0:
+		return invalid("Tidewire-H-"+c.headers[0].name, each+"\"headers\"")
+	case given["Tidewire-Tombstone"] != "":
+		return invalid("Tidewire-Tombstone", each+"\"tombstone\"")
+	case c.idempotencyKey != "":
+		return invalid("Idempotency-Key", "belongs to one record; with "+ndjsonType+" give Tidewire-Producer and Tidewire-Sequence")
+	}
+	return nil
+}
+
+// record makes the record of a body. Its errors are refusals of the record for
+// what it is: they use its sequence number up.
+func (c *produceCall) record(body []byte) (record.Record, error) {
+	rec, err := c.recordHead()
+	if err != nil {
+		return rec, err
+	}
+	rec.Value = body
+	switch {
+	case c.tombstone:
+		if len(body) > 0 {
+			return rec, invalid("Tidewire-Tombstone", "takes no body: a tombstone has no value")
+		}
+		if err := wire.Tombstone(&rec); err != nil {
+			return rec, err
+		}
+	case c.mediaType == "" || c.mediaType == formType:
+		rec.ContentType = wire.GuessContentType(body)
+	default:
+		if err := wire.CheckContentType(c.contentType); err != nil {
+			return rec, err
+		}
+		rec.ContentType = c.contentType
+		if err := wire.CheckValue(&rec); err != nil {
+			return rec, err
+		}
+	}
+	if rec.Idempotency != nil {
+		rec.Idempotency.Hash = record.ContentHash(&rec)
+	}
+	return rec, nil
+}
+
+// recordHead is the record without its value.
+func (c *produceCall) recordHead() (rec record.Record, err error) {
+	if c.key != nil {
+		if rec.Key, err = wire.Key(*c.key); err != nil {
+			return rec, err
+		}
+	}
+	for _, h := range c.headers {
+		if rec.Headers, err = wire.AddHeader(rec.Headers, h.name, h.value); err != nil {
+			return rec, err
+		}
+	}
+	if c.sequenced {
+		rec.Producer, rec.Sequence = c.producer, c.sequence
+	}
+	if c.idempotencyKey != "" {
+		rec.Idempotency = &record.Idempotency{Key: c.idempotencyKey}
+	}
+	return rec, nil
+}
+
+// request asks the publisher for one record.
+func (c *produceCall) request(rec record.Record) publish.Request {
+	return publish.Request{Topic: c.topic.Name, Partition: c.partition, Acks: c.acks, Timeout: c.timeout, Record: rec}
+}
+
+// void asks the publisher to use a sequence number up.
+func (c *produceCall) void(sequence int64) publish.Request {
+	req := c.request(record.Record{Producer: c.producer, Sequence: sequence})
+	req.Void = true
+	return req
+}
+
+// tooLarge is the refusal of a record that is known to be over its topic's limit.
+func (c *produceCall) tooLarge(what string) error {
+	most := c.topic.Settings.MaxMessageBytes
+	return fault.New(fault.MessageTooLarge, "%s; a record of topic %q takes at most %d bytes of key, headers and value together (max_message_bytes)", what, c.topic.Name, most).
+		With("max_message_bytes", most)
+}

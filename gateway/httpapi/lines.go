@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+// lineReader takes a body apart into lines in bounded memory.
+type lineReader struct {
+	in   *bufio.Reader
+	most int    // bytes of a line
+	long []byte // a line that does not fit in's buffer
+}
+
+const readAhead = 64 << 10
+
+func newLineReader(r io.Reader, most int) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(r, readAhead), most: most}
+}
+
+// errLineTooLong says that a line was passed over; the next one can be read.
+var errLineTooLong = errors.New("line too long")
+
+// next is the next line without its newline, valid until the next call. io.EOF
+// comes after the last line, whether that ended in a newline or not. Another
+// error ends the body; partial says whether it came inside a line.
+func (l *lineReader) next() (line []byte, partial bool, err error) {
+	line, err = l.in.ReadSlice('\n')
+	if err == nil && len(line)-1 <= l.most {
+		return line[:len(line)-1], false, nil
+	}
+	l.long = append(l.long[:0], line...)
+	tooLong := false
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if len(l.long) > l.most {
+			tooLong = true
+			l.long = l.long[:0]
+		}
+		line, err = l.in.ReadSlice('\n')
+		l.long = append(l.long, line...)
+	}
+	if err != nil && err != io.EOF {
+		return nil, tooLong || len(l.long) > 0, err
+	}
+	if err == io.EOF && len(l.long) == 0 && !tooLong {
+		return nil, false, io.EOF
+	}
+	n := len(l.long)
+	if err == nil {
+		n-- // the newline
+	}
+	if tooLong || n > l.most {
+		return nil, false, errLineTooLong
+	}
+	return l.long[:n], false, nil
+}

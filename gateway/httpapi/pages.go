@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	_ "embed"
+	"html"
+	"net/http"
+	"strings"
+
+	"tidewire/gateway/reply"
+	"tidewire/internal/fault"
+)
+
+// pagePolicy is the content security policy of the pages of problems. Those of the
+// node come with their own.
+const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed openapi.json
+var openAPI []byte
+
+// OpenAPI is the document behind /openapi.json.
+func OpenAPI() []byte { return openAPI }
+
+func (a *API) openapi(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(openAPI)
+	return nil
+}
+
+// problemPage is the page at a problem's type.
+func (a *API) problemPage(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	code := param(r, "code")
+	page, ok := reply.Page(code)
+	if !ok {
+		return fault.New(fault.NotFound, "there is no problem %q; /problems/ lists them", clip(code))
+	}
+	return sendPage(w, page)
+}
+
+// listProblems is the page that leads to all of them.
+func (a *API) listProblems(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Problems</title><h1>Problems</h1><ul>`)
+	for _, k := range fault.Kinds() {
+		b.WriteString(`<li><a href="/problems/` + k.Code() + `"><code>` + k.Code() + `</code></a> ` + html.EscapeString(k.Title()))
+	}
+	b.WriteString("</ul></html>\n")
+	return sendPage(w, []byte(b.String()))
+}
+
+func sendPage(w http.ResponseWriter, page []byte) error {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(page) // the client is gone: nobody to tell
+	return nil
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+)
+
+// poll is GET /topics/{topic}: one answer, at once or as soon as there is
+// something.
+func (a *API) poll(w http.ResponseWriter, r *http.Request) error {
+	t, err := topology.Topic(a.cfg.Topology, param(r, "topic"))
+	if err != nil {
+		return err
+	}
+	q, err := query(r, append([]string{"offset", "at", "limit", "max_bytes", "wait"}, placeParameters...)...)
+	if err != nil {
+		return err
+	}
+	req, err := q.pollBounds()
+	if err != nil {
+		return err
+	}
+	// A node that drains ends waits, not work.
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.drain, cancel)()
+
+	res, err := a.readOnce(ctx, q, t, req)
+	switch {
+	case err == nil:
+		sendPoll(w, &res)
+		return nil
+	case a.drain.Err() != nil:
+		return fault.New(fault.Draining, "the node is shutting down; ask another, or again in a moment")
+	}
+	return err
+}
+
+func (a *API) readOnce(ctx context.Context, q params, t *cluster.Topic, req deliver.PollRequest) (deliver.PollResult, error) {
+	place, err := q.place(t)
+	if err != nil {
+		return deliver.PollResult{}, err
+	}
+	place.DefaultFrom = deliver.Earliest
+	if req.Start, err = a.cfg.Reader.Resolve(ctx, place); err != nil {
+		return deliver.PollResult{}, err
+	}
+	return a.cfg.Reader.Poll(ctx, req)
+}
+
+func (p params) pollBounds() (req deliver.PollRequest, err error) {
+	if req.Limit, err = p.integer("limit", 1, deliver.MaxPollLimit, deliver.DefaultPollLimit); err != nil {
+		return req, err
+	}
+	if req.MaxBytes, err = p.integer("max_bytes", 1, deliver.MaxPollBytes, deliver.DefaultPollBytes); err != nil {
+		return req, err
+	}
+	if s, ok := p.get("wait"); ok {
+		req.Wait, err = duration("wait", s, 0, deliver.MaxPollWait)
+	}
+	return req, err
+}
+
+// sendPoll writes the answer around the messages, which are JSON already.
+func sendPoll(w http.ResponseWriter, res *deliver.PollResult) {
+	const head = `{"messages":[`
+	tail := append([]byte(`],"cursor":"`), res.Cursor...) // letters, digits, - and _
+	tail = append(tail, `","end":`...)
+	tail = append(strconv.AppendBool(tail, res.End), "}\n"...)
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(head)+len(res.Messages)+len(tail)))
+	w.WriteHeader(http.StatusOK)
+	if _, err := w.Write([]byte(head)); err != nil {
+		return // the client is gone: nobody to tell
+	}
+	for rest := res.Messages; len(rest) > 0; {
+		// In pieces, so that a slow client has a deadline for each.
+		n := min(len(rest), pollPiece)
+		if _, err := w.Write(rest[:n]); err != nil {
+			return
+		}
+		rest = rest[n:]
+	}
+	_, _ = w.Write(tail)
+}
+
+// pollPiece is what one write of a poll's answer may take writeTimeout for.
+const pollPiece = 256 << 10

@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"tidewire/internal/fault"
+)
+
+// router is the whole API on one screen.
+func (a *API) router() http.Handler {
+	m := chi.NewRouter()
+	m.Use(a.edge)
+	m.NotFound(a.answer(notFound))
+	m.MethodNotAllowed(a.answer(a.methodNotAllowed)) // for methods that chi has no name for
+
+	for _, rt := range []route{
+		{"/topics", actions{get: a.listTopics, post: a.createTopic}},
+		{"/topics/subscribe", actions{post: a.subscribe}},
+		{"/topics/{topic}", actions{get: a.poll, post: a.produce, patch: a.alterTopic, del: a.deleteTopic}},
+		{"/topics/{topic}/metadata", actions{get: a.describeTopic}},
+		{"/topics/{topic}/events", actions{get: a.events, endless: true}},
+		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}},
+		{"/nodes", actions{get: a.listNodes}},
+		{"/nodes/{node}", actions{get: a.describeNode}},
+		{"/healthz", actions{get: a.healthz}},
+		{"/readyz", actions{get: a.readyz}},
+		{"/metrics", actions{get: handler(a.metricsPage())}},
+		{"/openapi.json", actions{get: a.openapi}},
+		{"/problems", actions{get: a.listProblems}},
+		{"/problems/{code}", actions{get: a.problemPage}},
+		{"/ws", actions{get: handler(a.cfg.WebSocket), endless: true}},
+	} {
+		a.at(m, rt)
+	}
+	for _, path := range a.cfg.PagePaths {
+		a.at(m, route{path, actions{get: handler(a.cfg.Pages)}})
+	}
+	for pattern, what := range absent {
+		m.Handle(pattern, a.answer(func(http.ResponseWriter, *http.Request) error {
+			return fault.New(fault.NotFound, "this version has no %s; /openapi.json lists every call it has", what)
+		}))
+	}
+	return m
+}
+
+// absent are the calls of the contract that this version does not have.
+var absent = map[string]string{
+	"/topics/repartition":                         "repartition",
+	"/topics/{topic}/{partition}/{offset}/status": "groups, and so no status of a record",
+	"/nodes/{node}/drain":                         "drain by call; end the process with SIGTERM to drain its node",
+	"/connections":                                "list of connections",
+	"/connections/*":                              "list of connections",
+	"/alerts":                                     "alerts",
+	"/groups":                                     "groups",
+	"/groups/*":                                   "groups",
+	"/requests":                                   "request-reply",
+	"/requests/*":                                 "request-reply",
+	"/replies":                                    "request-reply",
+	"/replies/*":                                  "request-reply",
+	"/tickets":                                    "tokens and tickets",
+	"/asyncapi.json":                              "AsyncAPI document; docs/protocol.md describes the WebSocket",
+}
+
+// route is one address and what can be done there.
+type route struct {
+	pattern string
+	actions
+}
+
+type actions struct {
+	get, post, patch, del action
+	endless               bool // GET ends when its client leaves: no HEAD
+}
+
+// methods of an address, as its Allow header lists them.
+func (x actions) methods() []string {
+	list := []string{http.MethodOptions}
+	for _, m := range []struct {
+		name string
+		run  action
+	}{{http.MethodGet, x.get}, {http.MethodPost, x.post}, {http.MethodPatch, x.patch}, {http.MethodDelete, x.del}} {
+		if m.run != nil {
+			list = append(list, m.name)
+		}
+	}
+	if x.get != nil && !x.endless {
+		list = append(list, http.MethodHead)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (x actions) of(method string) action {
+	switch method {
+	case http.MethodGet:
+		return x.get
+	case http.MethodHead:
+		if !x.endless {
+			return x.get
+		}
+	case http.MethodPost:
+		return x.post
+	case http.MethodPatch:
+		return x.patch
+	case http.MethodDelete:
+		return x.del
+	}
+	return nil
+}
+
+// at registers an address for every method: what it does not do it refuses
+// itself, for the router would go on to an address with a parameter
+// (/topics/subscribe is no topic), and does not tell a handler of ours what is
+// allowed.
+func (a *API) at(m chi.Router, rt route) {
+	a.table = append(a.table, rt)
+	allow := strings.Join(rt.methods(), ", ")
+	m.Handle(rt.pattern, a.answer(func(w http.ResponseWriter, r *http.Request) error {
+		if run := rt.of(r.Method); run != nil {
+			return run(w, r)
+		}
+		w.Header().Set("Allow", allow)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		return refuseMethod(r, allow)
+	}))
+}
+
+func refuseMethod(r *http.Request, allow string) error {
+	return fault.New(fault.MethodNotAllowed, "%s is not allowed at this address; it takes %s", clip(r.Method), allow)
+}
+
+// methodNotAllowed answers a method that the router has no name for.
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	c := chi.RouteContext(r.Context())
+	pattern := c.Routes.Find(chi.NewRouteContext(), http.MethodGet, c.RoutePath)
+	for _, rt := range a.table {
+		if rt.pattern == pattern {
+			allow := strings.Join(rt.methods(), ", ")
+			w.Header().Set("Allow", allow)
+			return refuseMethod(r, allow)
+		}
+	}
+	return notFound(w, r)
+}
+
+func notFound(_ http.ResponseWriter, r *http.Request) error {
+	return fault.New(fault.NotFound, "there is nothing at %q; /openapi.json lists every call", clip(r.URL.Path))
+}
+
+// handler makes an action of a handler that answers its own errors.
+func handler(h http.Handler) action {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}

@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// listTopics is GET /topics/.
+func (a *API) listTopics(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	snapshot := a.cfg.Topology.Snapshot()
+	topics := make([]*cluster.Topic, 0, len(snapshot.Topics))
+	for _, t := range snapshot.Topics {
+		topics = append(topics, t)
+	}
+	slices.SortFunc(topics, func(x, y *cluster.Topic) int { return strings.Compare(x.Name, y.Name) })
+	d := a.describer(snapshot)
+	b := append([]byte(nil), `{"topics":[`...)
+	for i, t := range topics {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = d.appendTopic(b, t)
+	}
+	return sendJSON(w, http.StatusOK, append(b, "]}"...))
+}
+
+// createTopic is POST /topics/.
+func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	body, err := controlBody(w, r)
+	if err != nil {
+		return err
+	}
+	spec, err := parseSpec(body)
+	if err == nil {
+		err = writableName("name", spec.Name)
+	}
+	if err != nil {
+		return err
+	}
+	t, created, err := a.cfg.Control.CreateTopic(r.Context(), spec)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+		w.Header().Set("Location", "/topics/"+url.PathEscape(t.Name)+"/metadata")
+	}
+	return sendJSON(w, status, a.describer(a.cfg.Topology.Snapshot()).appendTopic(nil, t))
+}
+
+// writableName says why clients cannot create or change a topic of this name.
+func writableName(field, name string) error {
+	err := ident.CheckTopicName(name)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ident.ErrReserved):
+		return fault.New(fault.ReservedName, "%w", err).With("field", field)
+	}
+	return fault.New(fault.Invalid, "%w", err).With("field", field)
+}
+
+// ownTopic is the topic of a call that changes it.
+func (a *API) ownTopic(r *http.Request) (string, error) {
+	name := param(r, "topic")
+	if strings.HasPrefix(name, "_") {
+		return "", writableName("topic", name)
+	}
+	t, err := topology.Topic(a.cfg.Topology, name)
+	if err != nil {
+		return "", err
+	}
+	return t.Name, nil
+}
+
+// describeTopic is GET /topics/{topic}/metadata.
+func (a *API) describeTopic(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	snapshot := a.cfg.Topology.Snapshot()
+	name := param(r, "topic")
+	t, ok := snapshot.Topic(name)
+	if !ok {
+		return topology.NotFound(name)
+	}
+	return sendJSON(w, http.StatusOK, a.describer(snapshot).appendTopic(nil, t))
+}
+
+// alterTopic is PATCH /topics/{topic}.
+func (a *API) alterTopic(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	name, err := a.ownTopic(r)
+	if err != nil {
+		return err
+	}
+	body, err := controlBody(w, r)
+	if err != nil {
+		return err
+	}
+	patch, err := parsePatch(body)
+	if err != nil {
+		return err
+	}
+	t, err := a.cfg.Control.AlterTopic(r.Context(), name, patch)
+	if err != nil {
+		return err
+	}
+	return sendJSON(w, http.StatusOK, a.describer(a.cfg.Topology.Snapshot()).appendTopic(nil, t))
+}
+
+// deleteTopic is DELETE /topics/{topic}.
+func (a *API) deleteTopic(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	name, err := a.ownTopic(r)
+	if err != nil {
+		return err
+	}
+	if err := a.cfg.Control.DeleteTopic(r.Context(), name); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// sendJSON answers with one JSON value.
+func sendJSON(w http.ResponseWriter, status int, b []byte) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // the client is gone: nobody to tell
+	return nil
+}
