@@ -1,62 +1,49 @@
 package harness
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+
+	"tidewire/internal/record"
 )
 
-// binaries are built once a test process, by build tags.
-var binaries sync.Map // tags → func() (string, error)
-
-// Binary builds tidewire with build tags and returns its path. The environment
-// variable TIDEWIRE_BIN names one that is built already (without tags).
+// Binary is the path of the built binary: the one that TEST_TIDEWIRE_BIN names
+// where no build tags are asked for, else one that is built here (again only
+// when something changed).
 func Binary(t testing.TB, tags ...string) string {
 	t.Helper()
-	if bin := os.Getenv("TIDEWIRE_BIN"); bin != "" && len(tags) == 0 {
+	if bin := os.Getenv("TEST_TIDEWIRE_BIN"); bin != "" && len(tags) == 0 {
 		return bin
 	}
 	key := strings.Join(tags, ",")
-	build, _ := binaries.LoadOrStore(key, sync.OnceValues(func() (string, error) {
-		dir, err := os.MkdirTemp("", "tidewire-e2e-")
-		if err != nil {
-			return "", err
-		}
-		bin := filepath.Join(dir, "tidewire")
-		cmd := exec.Command("go", "build", "-tags", key, "-o", bin, "tidewire/cmd/tidewire")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", &buildError{string(out), err}
-		}
-		return bin, nil
-	}))
-	bin, err := build.(func() (string, error))()
-	if err != nil {
-		t.Fatal(err)
+	name := fmt.Sprintf("tidewire-e2e-%08x", record.Checksum([]byte(Root(t)+"\n"+key)))
+	bin := filepath.Join(os.TempDir(), name, "tidewire")
+	cmd := exec.Command("go", "build", "-tags", key, "-o", bin, "./cmd/tidewire")
+	cmd.Dir = Root(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build tidewire: %v\n%s", err, out)
 	}
 	return bin
 }
 
-type buildError struct {
-	output string
-	err    error
-}
+// Soak reports that the long forms are asked for, as `make soak` does.
+func Soak() bool { return os.Getenv("TEST_TIDEWIRE_SOAK") != "" }
 
-func (e *buildError) Error() string { return "build tidewire: " + e.err.Error() + "\n" + e.output }
-
-// Data is a file of real events; the test is skipped, aloud, where they are
-// missing. They are no part of the repository.
+// Data is a file of real events. They are no part of the repository; where the
+// folder shared/data beside it is missing, the test is skipped, aloud.
 func Data(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv("TIDEWIRE_TEST_DATA")
+	dir := os.Getenv("TEST_TIDEWIRE_DATA")
 	if dir == "" {
 		dir = filepath.Join(Root(t), "..", "shared", "data")
 	}
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("REAL EVENTS MISSING, NOT TESTED: %v (set TIDEWIRE_TEST_DATA to the folder that holds them)", err)
+		t.Skipf("NOT TESTED: the real events of shared/data are missing (%v); TEST_TIDEWIRE_DATA can name their folder", err)
 	}
 	return path
 }
@@ -64,9 +51,18 @@ func Data(t testing.TB, name string) string {
 // Root is the folder of the repository.
 func Root(t testing.TB) string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("there is no go.mod above the test")
+		}
+		dir = up
+	}
 }

@@ -32,6 +32,9 @@ type Node struct {
 	Addr string // host:port of HTTP, the same through restarts
 	URL  string
 
+	client http.Client
+	reader sync.WaitGroup // of the process's output
+
 	cmd    *exec.Cmd
 	exited chan struct{}
 	err    error // of the process, once exited
@@ -58,6 +61,7 @@ func New(t testing.TB, opts Options) *Node {
 	n := &Node{t: t, opts: opts, Addr: "127.0.0.1:0"}
 	t.Cleanup(func() {
 		n.Kill()
+		n.reader.Wait()
 		if t.Failed() && n.stderr != nil {
 			t.Logf("log of the node in %s:\n%s", opts.Dir, n.stderr)
 		}
@@ -98,15 +102,15 @@ func (n *Node) Run() error {
 	}
 	n.cmd, n.stderr, n.exited = cmd, stderr, make(chan struct{})
 	ready := make(chan string, 1)
-	go func(exited chan struct{}) {
-		addr := scanListening(out)
-		if addr != "" {
+	exited := n.exited
+	n.reader.Go(func() {
+		if addr := scanListening(out); addr != "" {
 			ready <- addr
 		}
-		_, _ = io.Copy(io.Discard, out)
+		_, _ = io.Copy(io.Discard, out) // until the process closes it
 		n.err = cmd.Wait()
 		close(exited)
-	}(n.exited)
+	})
 	select {
 	case addr := <-ready:
 		n.ready = time.Since(begin)
@@ -212,7 +216,7 @@ func (n *Node) Try(method, path, contentType, body string, headers ...string) (i
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := n.client.Do(req)
 	if err != nil {
 		return 0, nil, "", err
 	}
