@@ -21,8 +21,10 @@ type Log interface {
 	Admit(bytes int) error
 	// Append queues a placed batch. written (which may be nil) and durable are
 	// called once each, in the order of the appends, when it is in the page
-	// cache and when it is on disk. An error means that the data folder failed.
-	Append(b record.Batch, written, durable func(error))
+	// cache and when it is on disk; an error there means that the data folder
+	// failed. An error that is returned means that the batch was not taken, and
+	// that neither is called.
+	Append(b record.Batch, written, durable func(error)) error
 	// Read returns whole batches from the one that holds from, below limit.
 	Read(from, limit ident.Offset, maxBytes int) ([]byte, error)
 	Start() ident.Offset
@@ -87,6 +89,10 @@ func (r *Replica) Lead(epoch ident.Epoch, owned ident.HashRange, s cluster.Setti
 func (r *Replica) Stop(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.stopLocked(why)
+}
+
+func (r *Replica) stopLocked(why error) {
 	r.stopped = why
 	r.epoch = 0
 	r.wakeLocked()
@@ -126,12 +132,16 @@ func (r *Replica) append(req rpc.Append, done func(rpc.Appended)) *rpc.Appended 
 	}
 	plan.Batch.Assign(record.Place{Partition: r.ref, Epoch: r.epoch, Base: plan.Base, Timestamp: plan.Timestamp})
 	f := &flight{next: r.machine.End(), answers: []answer{{req.Acks, plan.Results, done}}}
-	r.flights = append(r.flights, f)
 	var written func(error)
 	if r.durability == cluster.Replicated {
 		written = func(err error) { r.wrote(f, err) }
 	}
-	r.log.Append(plan.Batch, written, func(err error) { r.land(f, err) })
+	if err := r.log.Append(plan.Batch, written, func(err error) { r.land(f, err) }); err != nil {
+		// The machine is ahead of the log now, and there is no way back.
+		r.stopLocked(err)
+		return refused(err)
+	}
+	r.flights = append(r.flights, f)
 	return nil
 }
 
@@ -189,10 +199,9 @@ func (r *Replica) land(f *flight, err error) {
 		}
 		return
 	}
-	r.stopped = fault.New(fault.LeaderUnavailable, "the data folder of this node has failed: %w", err)
+	r.stopLocked(fault.New(fault.LeaderUnavailable, "the data folder of this node has failed: %w", err))
 	flights := r.flights
 	r.flights = nil
-	r.wakeLocked()
 	r.mu.Unlock()
 	unknown := fault.New(fault.UnknownOutcome, "the disk failed while the record was being kept; it may or may not be there after the restart: %w", err)
 	for _, f := range flights {

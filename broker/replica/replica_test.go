@@ -20,6 +20,7 @@ type disk struct {
 	queue   []waiting
 	durable ident.Offset
 	admit   error
+	refuse  error
 	damage  error
 	start   ident.Offset
 }
@@ -30,9 +31,13 @@ type waiting struct {
 }
 
 func (d *disk) Admit(int) error { return d.admit }
-func (d *disk) Append(b record.Batch, written, durable func(error)) {
+func (d *disk) Append(b record.Batch, written, durable func(error)) error {
+	if d.refuse != nil {
+		return d.refuse
+	}
 	d.batches = append(d.batches, b)
 	d.queue = append(d.queue, waiting{b.Header().Next(), written, durable})
+	return nil
 }
 func (d *disk) Read(from, limit ident.Offset, _ int) ([]byte, error) {
 	if from < d.start {
@@ -192,6 +197,19 @@ func TestAFailedDiskAnswersUnknownAndTakesNothingMore(t *testing.T) {
 	}
 	got.append(r, "c", rpc.AcksAll, one(2))
 	got.expect(t, "c: leader-unavailable")
+}
+
+func TestALogThatRefusesWhatItAdmittedEndsTheLead(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "a", rpc.AcksAll, one(0))
+	d.refuse = fault.New(fault.LeaderUnavailable, "the journal was closed")
+	got.append(r, "b", rpc.AcksAll, one(1))
+	d.refuse = nil
+	got.append(r, "c", rpc.AcksAll, one(2))
+	d.sync(nil)
+	got.expect(t, "b: leader-unavailable", "c: leader-unavailable", "a: offset 0")
 }
 
 func TestRefusalsOfTheMomentLeaveTheSequenceAsItWas(t *testing.T) {
