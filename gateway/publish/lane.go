@@ -23,6 +23,7 @@ const (
 
 // waiter is one record under way. Its lane's lock guards answered and out.
 type waiter struct {
+	metrics   *metrics
 	topic     string
 	partition ident.Index
 	deadline  time.Time
@@ -39,6 +40,7 @@ func (w *waiter) finish(r Result) {
 	if r.Err == nil && w.refusal != nil {
 		r.Err = w.refusal
 	}
+	w.metrics.result(r, w.bytes)
 	w.done(r)
 }
 
@@ -46,6 +48,7 @@ func (w *waiter) finish(r Result) {
 // under way it has its sealed bytes.
 type batch struct {
 	acks    rpc.Acks
+	begun   time.Time // when its first record came
 	builder record.Builder
 	sealed  record.Batch
 	waiters []*waiter
@@ -86,7 +89,7 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		if acks == rpc.AcksNone {
 			acks = rpc.AcksAll
 		}
-		l.waiting = append(l.waiting, &batch{acks: acks})
+		l.waiting = append(l.waiting, &batch{acks: acks, begun: time.Now()})
 		last++
 	}
 	b := l.waiting[last]
@@ -185,6 +188,7 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 	if notTaken(a.Err) && l.retry(b) {
 		return nil
 	}
+	l.p.metrics.sent(b)
 	l.mu.Lock()
 	var calls []func()
 	for i, w := range b.waiters {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"tidewire/gateway/topology"
@@ -31,6 +32,7 @@ type Config struct {
 	Leader   Appender        // required
 	// InFlightBytes bounds the records under way on this node; 128 MiB.
 	InFlightBytes int64
+	Registerer    prometheus.Registerer // nil: nothing is counted in public
 }
 
 // Request is one record and where it goes.
@@ -57,9 +59,10 @@ type Result struct {
 
 // Publisher batches records and hands them to leaders.
 type Publisher struct {
-	cfg    Config
-	budget *semaphore.Weighted
-	turn   atomic.Uint64 // for records that name no place
+	cfg     Config
+	metrics *metrics
+	budget  *semaphore.Weighted
+	turn    atomic.Uint64 // for records that name no place
 
 	mu       sync.Mutex
 	lanes    map[ident.Partition]*lane
@@ -73,9 +76,10 @@ func New(cfg Config) *Publisher {
 		cfg.InFlightBytes = 128 << 20
 	}
 	return &Publisher{
-		cfg:    cfg,
-		budget: semaphore.NewWeighted(cfg.InFlightBytes),
-		lanes:  map[ident.Partition]*lane{},
+		cfg:     cfg,
+		metrics: newMetrics(cfg.Registerer),
+		budget:  semaphore.NewWeighted(cfg.InFlightBytes),
+		lanes:   map[ident.Partition]*lane{},
 	}
 }
 
@@ -92,10 +96,11 @@ func (p *Publisher) Publish(req Request, done func(Result)) {
 		index, err = p.place(t, &req)
 	}
 	if err != nil {
+		p.metrics.result(Result{Err: err}, 0)
 		done(Result{Err: err, Topic: req.Topic})
 		return
 	}
-	w := &waiter{topic: req.Topic, partition: index, done: done}
+	w := &waiter{metrics: p.metrics, topic: req.Topic, partition: index, done: done}
 	if !req.Void {
 		if w.refusal = tooLarge(t, &req.Record); w.refusal != nil {
 			if req.Record.Producer.IsZero() {
@@ -180,6 +185,7 @@ func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
 			return
 		}
 		if l.add(req, w) {
+			p.metrics.inFlight.Add(float64(w.bytes))
 			return
 		}
 		// The lane was given up in between: take its successor.
@@ -203,6 +209,7 @@ func (p *Publisher) lane(ref ident.Partition) (*lane, bool) {
 
 // settled counts a record out.
 func (p *Publisher) settled(bytes int64) {
+	p.metrics.inFlight.Sub(float64(bytes))
 	p.budget.Release(bytes)
 	p.busy.Done()
 }
