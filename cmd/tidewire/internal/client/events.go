@@ -1,0 +1,168 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Event is one event of a stream (Server-Sent Events).
+type Event struct {
+	Name string // message where the server named none
+	Data []byte
+	ID   string // the last id seen, this event's included
+}
+
+// Stream is an open stream of events. One goroutine reads it.
+type Stream struct {
+	body   io.ReadCloser
+	cancel context.CancelFunc
+	parse  parser
+	idle   *time.Timer
+}
+
+// maxSilence ends a stream that says nothing: the server comments every 15 s,
+// so the connection is dead although nobody closed it.
+const maxSilence = 45 * time.Second
+
+// Events opens a topic's stream. With lastID it goes on after that event.
+func (c *Client) Events(ctx context.Context, topic string, query url.Values, lastID string) (*Stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	h := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
+	if lastID != "" {
+		h.Set("Last-Event-ID", lastID)
+	}
+	// The answer's head may be as late as any other byte.
+	idle := time.AfterFunc(maxSilence, cancel)
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: topicPath(topic, "/events"), query: query, header: h})
+	if err != nil {
+		idle.Stop()
+		cancel()
+		return nil, err
+	}
+	s := &Stream{body: resp.Body, cancel: cancel, idle: idle}
+	s.parse = parser{r: bufio.NewReaderSize(s, 64<<10), lastID: lastID}
+	return s, nil
+}
+
+// Read hands bytes to the parser and notices silence.
+func (s *Stream) Read(p []byte) (int, error) {
+	n, err := s.body.Read(p)
+	if n > 0 {
+		s.idle.Reset(maxSilence)
+	}
+	return n, err
+}
+
+// Next returns the next event. Its error means that the stream has ended.
+func (s *Stream) Next() (Event, error) { return s.parse.next() }
+
+// LastID is the last id seen, also one that came without an event.
+func (s *Stream) LastID() string { return s.parse.lastID }
+
+// Retry is the pause the server asked for before a new try; 0: it did not.
+func (s *Stream) Retry() time.Duration { return s.parse.retry }
+
+// Close ends the stream; it may be called while Next waits.
+func (s *Stream) Close() {
+	s.idle.Stop()
+	s.cancel()
+	s.body.Close()
+}
+
+// maxEventBytes bounds one event: a message of the largest topic, as base64.
+const maxEventBytes = 32 << 20
+
+var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEventBytes)
+
+// parser reads the event stream format: lines end in LF, CR LF or CR, an empty
+// line ends an event, and an id stays until another comes.
+type parser struct {
+	r      *bufio.Reader
+	lastID string
+	retry  time.Duration
+	begun  bool // the byte order mark is dealt with
+	sawCR  bool // the last line ended in CR: an LF right after belongs to it
+}
+
+func (p *parser) next() (Event, error) {
+	var e Event
+	hasData := false
+	for {
+		line, err := p.line()
+		if err != nil {
+			return Event{}, err // an event without its empty line is dropped
+		}
+		if len(line) == 0 {
+			if !hasData {
+				e.Name = ""
+				continue
+			}
+			if e.Name == "" {
+				e.Name = "message"
+			}
+			e.ID = p.lastID
+			return e, nil
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "data":
+			if hasData {
+				e.Data = append(e.Data, '\n')
+			}
+			if len(e.Data)+len(value) > maxEventBytes {
+				return Event{}, errEventTooLong
+			}
+			e.Data, hasData = append(e.Data, value...), true
+		case "event":
+			e.Name = string(value)
+		case "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				p.lastID = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				p.retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+}
+
+// line reads one line without its end.
+func (p *parser) line() ([]byte, error) {
+	if !p.begun {
+		p.begun = true
+		if mark, err := p.r.Peek(3); err == nil && string(mark) == "\xef\xbb\xbf" {
+			_, _ = p.r.Discard(3)
+		}
+	}
+	var line []byte
+	for {
+		c, err := p.r.ReadByte()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		sawCR := p.sawCR
+		p.sawCR = c == '\r'
+		switch {
+		case c == '\n' && sawCR:
+			continue
+		case c == '\n' || c == '\r':
+			return line, nil
+		case len(line) >= maxEventBytes:
+			return nil, errEventTooLong
+		}
+		line = append(line, c)
+	}
+}
