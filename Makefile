@@ -15,9 +15,13 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 
 BIN := bin/tidewire
 
+# A release gives its name: make build VERSION=v1.2.3.
+VERSION ?=
+LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
+
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|record|wire|testkit/check)|broker/partition|coordinator/(alert|group|layout|placement|state)|gateway/(cursor|topology)|web)$$
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|record|wire|testkit/check)|broker/partition|coordinator/(alert|group|layout|placement|state)|gateway/(cursor|topology))$$
 # Real processes: they run the built binary.
 E2E   := ^tidewire/e2e(/|$$)
 
@@ -30,7 +34,7 @@ help: ## this list
 
 .PHONY: build
 build: ## ./bin/tidewire
-	$(GO) build -trimpath -o $(BIN) ./cmd/tidewire
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/tidewire
 
 .PHONY: run
 run: build ## build, and serve one node on the default addresses with its data in ./tidewire-data

@@ -241,6 +241,7 @@ function show() {
   feed.prepend(...rows);
   while (feed.childElementCount > MAX_ROWS) feed.lastElementChild.remove();
   el("quiet").hidden = feed.childElementCount > 0;
+  el("count").textContent = received.toLocaleString();
 }
 
 function row(m) {

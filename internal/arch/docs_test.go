@@ -1,0 +1,111 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidewire/internal/boot"
+	"tidewire/internal/fault"
+)
+
+func TestDocumentsNameWhatExists(t *testing.T) {
+	fsys := os.DirFS("../..")
+	docs, err := documents(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := fs.ReadFile(fsys, "Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	tests := map[string]bool{}
+	for _, f := range house(t).Files {
+		for _, d := range f.Syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.Test {
+				tests[fn.Name.Name] = true
+			}
+		}
+	}
+	named := 0
+	for name, text := range docs {
+		for _, p := range append(namedPaths(text), links(name, text)...) {
+			named++
+			if _, err := fs.Stat(fsys, p); err != nil {
+				t.Errorf("%s names %s, which does not exist", name, p)
+			}
+		}
+		for _, fn := range namedTests(text) {
+			named++
+			if !tests[fn] {
+				t.Errorf("%s names the test %s, which does not exist", name, fn)
+			}
+		}
+		for _, target := range makeTargets(text) {
+			named++
+			if !targets[target] {
+				t.Errorf("%s names make %s, which the Makefile does not have", name, target)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d names found in %d documents", named, len(docs))
+	}
+}
+
+// Every code a client can meet is in the normative table, with its status.
+func TestTheProtocolListsEveryCode(t *testing.T) {
+	text := read(t, "../../docs/protocol.md")
+	for _, k := range fault.Kinds() {
+		if row := fmt.Sprintf("| %d | `%s` |", k.Status(), k.Code()); !strings.Contains(text, row) {
+			t.Errorf("docs/protocol.md has no row %q", row)
+		}
+	}
+}
+
+// Every setting is in the operator's table, with its default.
+func TestTheOperationsPageListsEverySetting(t *testing.T) {
+	text := read(t, "../../docs/operations.md")
+	for _, s := range boot.Settings() {
+		row := fmt.Sprintf("| `%s` |", s.Name)
+		if s.Default != "" {
+			row += fmt.Sprintf(" `%s` |", s.Default)
+		}
+		if !strings.Contains(text, row) {
+			t.Errorf("docs/operations.md has no row that begins %q", row)
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestNamesAreFoundInADocument(t *testing.T) {
+	text := "The `broker/journal` and `internal/{ident,fault}`, `broker/...`, `web/`, not `broker`, `/topics/` or `a/b`.\n" +
+		"See [the protocol](protocol.md#errors) and [elsewhere](https://example.com/x). `TestThis` and `Testing`; `make test`.\n" +
+		"```\nmake run\n`gateway/none`\n```\n"
+	for _, c := range []struct{ got, want []string }{
+		{namedPaths(text), []string{"broker/journal", "internal/ident", "internal/fault", "web"}},
+		{links("docs/a.md", text), []string{"docs/protocol.md"}},
+		{namedTests(text), []string{"TestThis"}},
+		{makeTargets(text), []string{"run", "test"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("found %q, want %q", c.got, c.want)
+		}
+	}
+}
