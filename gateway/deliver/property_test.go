@@ -1,0 +1,269 @@
+package deliver_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidewire/gateway/deliver"
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// reader is a subscription held against the log it reads.
+type reader struct {
+	m        *memory
+	topic    *cluster.Topic
+	sub      *deliver.Subscription
+	filter   deliver.Filter
+	next     map[ident.Index]ident.Offset // all before was seen, or told to be missing
+	got      int
+	gaps     int
+	notified atomic.Bool
+}
+
+func (r *reader) wants(key string) bool {
+	switch {
+	case r.filter.KeyPrefix != "":
+		return strings.HasPrefix(key, r.filter.KeyPrefix)
+	case len(r.filter.Keys) > 0:
+		for _, k := range r.filter.Keys {
+			if k == key {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// check holds one message against the log: it must be the next wanted one.
+func (r *reader) check(t *testing.T, p ident.Index, o ident.Offset, line []byte) {
+	t.Helper()
+	rows, _ := r.m.view(r.topic.Ref(p))
+	next, ok := r.next[p]
+	if !ok {
+		t.Fatalf("a message of partition %d, which was not asked for", p)
+	}
+	for next < ident.Offset(len(rows)) && !r.wants(rows[next].key) {
+		next++
+	}
+	if o != next {
+		t.Fatalf("partition %d: got offset %d, the next wanted one is %d", p, o, next)
+	}
+	var msg struct {
+		Topic     string
+		Partition ident.Index
+		Offset    ident.Offset
+		Key       *string
+		Value     struct{ N, Of int64 }
+	}
+	if err := json.Unmarshal(line, &msg); err != nil {
+		t.Fatalf("message %q: %v", line, err)
+	}
+	key := ""
+	if msg.Key != nil {
+		key = *msg.Key
+	}
+	if msg.Topic != r.topic.Name || msg.Partition != p || msg.Offset != o || key != rows[o].key || msg.Value.N != int64(o) || msg.Value.Of != int64(p) {
+		t.Fatalf("message %s is not what the log has at %d/%d: key %q", line, p, o, rows[o].key)
+	}
+	r.next[p] = o + 1
+	r.got++
+}
+
+// read calls Next up to n times; true when it is idle.
+func (r *reader) read(t *testing.T, n int, lim deliver.Limit) bool {
+	t.Helper()
+	for range n {
+		switch ev := r.sub.Next(t.Context(), lim); ev.Kind {
+		case deliver.Idle:
+			return true
+		case deliver.Messages:
+			if ev.Run.Len() > lim.Messages {
+				t.Fatalf("a run of %d messages, %d were asked for", ev.Run.Len(), lim.Messages)
+			}
+			joined := ""
+			for i := range ev.Run.Len() {
+				r.check(t, ev.Run.Partition(), ev.Run.Offset(i), ev.Run.Message(i))
+				joined += "\n" + string(ev.Run.Message(i))
+			}
+			if string(ev.Run.Lines()) != joined {
+				t.Fatalf("the run's lines are not its messages:\n%q\n%q", ev.Run.Lines(), joined)
+			}
+		case deliver.Lost:
+			r.gap(t, ev.Gap)
+		case deliver.Ended:
+			t.Fatalf("the subscription ended: %v", ev.Err)
+		}
+	}
+	return false
+}
+
+func (r *reader) gap(t *testing.T, g *deliver.Gap) {
+	t.Helper()
+	var p ident.Index
+	var requested, earliest ident.Offset
+	if _, err := fmt.Sscanf(g.Requested+" "+g.Earliest, "%d:%d %d:%d", &p, &requested, &p, &earliest); err != nil {
+		t.Fatalf("gap %+v: %v", g, err)
+	}
+	_, start := r.m.view(r.topic.Ref(p))
+	if g.Reason != deliver.ReasonExpired || requested >= earliest || earliest > start || r.next[p] >= earliest {
+		t.Fatalf("gap %+v: the reader was at %d, the log starts at %d", g, r.next[p], start)
+	}
+	r.next[p] = earliest
+	r.gaps++
+}
+
+// TestReadersSeeExactlyTheirSliceOfTheLog runs random writers, retention, leader
+// changes and outages against readers of random pace, limits, filters and
+// places to begin, over rings small enough that everybody falls behind.
+func TestReadersSeeExactlyTheirSliceOfTheLog(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	total, gaps := 0, 0
+	for i := range uint64(60) {
+		seed := base + i
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			got, lost := scenario(t, rand.New(rand.NewPCG(seed, 1)))
+			total, gaps = total+got, gaps+lost
+		})
+	}
+	t.Logf("%d messages, %d gaps", total, gaps)
+	if total < 1000 || gaps == 0 {
+		t.Fatalf("%d messages and %d gaps exercise too little", total, gaps)
+	}
+}
+
+func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
+	m := newMemory()
+	topic := m.topic("orders", 1+rnd.IntN(4))
+	n := len(topic.Partitions)
+	h := startHub(t, m, deliver.Config{RingBytes: 1 + rnd.IntN(4000)})
+	keys := []string{"", "a", "ab", "b", "c", "ca"}
+	write := func() {
+		ref := topic.Ref(ident.Index(rnd.IntN(n)))
+		var batch []string
+		for range 1 + rnd.IntN(5) {
+			k := keys[rnd.IntN(len(keys))]
+			if k != "" { // a key lives in its own partition
+				ref = topic.Ref(ownerOf(topic, k))
+				batch = []string{k}
+				break
+			}
+			batch = append(batch, k)
+		}
+		if rnd.IntN(8) == 0 {
+			batch = append(batch, "void")
+		}
+		m.append(ref, batch...)
+	}
+	for range rnd.IntN(40) {
+		write()
+	}
+	var readers []*reader
+	join := func() {
+		r := &reader{m: m, topic: topic, next: map[ident.Index]ident.Offset{}}
+		switch rnd.IntN(5) {
+		case 0:
+			r.filter.Keys = []string{keys[1+rnd.IntN(5)]}
+		case 1:
+			r.filter.Keys = []string{"a", "c", "x"}
+		case 2:
+			r.filter.KeyPrefix = "a"
+		case 3:
+			r.filter.Partition = at(ident.Index(rnd.IntN(n)))
+		}
+		q := deliver.Request{Topic: topic, Filter: r.filter, From: []string{"earliest", "latest"}[rnd.IntN(2)]}
+		if len(readers) > 0 && rnd.IntN(3) == 0 { // resume where another one stands
+			other := readers[rnd.IntN(len(readers))]
+			r.filter = other.filter
+			q = deliver.Request{Topic: topic, Filter: r.filter, HasCursor: true, Cursor: other.sub.Cursor()}
+		}
+		start := resolve(t, h, q)
+		for _, p := range start.Places {
+			r.next[p.Partition] = p.Offset
+		}
+		r.sub = h.Subscribe(start, func() { r.notified.Store(true) })
+		readers = append(readers, r)
+	}
+	for range 200 {
+		switch rnd.IntN(12) {
+		case 0, 1, 2, 3:
+			write()
+		case 4:
+			if len(readers) < 8 {
+				join()
+			}
+		case 5:
+			ref := topic.Ref(ident.Index(rnd.IntN(n)))
+			rows, start := m.view(ref)
+			if len(rows) > int(start) {
+				m.retain(ref, start+ident.Offset(rnd.IntN(len(rows)-int(start)+1)))
+			}
+		case 6:
+			ref := topic.Ref(ident.Index(rnd.IntN(n)))
+			m.elect(ref, 1<<40)
+			if rnd.IntN(2) == 0 {
+				m.serve(ref, false)
+				time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+				m.serve(ref, true)
+			}
+		case 7:
+			synctest.Wait()
+		case 8:
+			if len(readers) > 4 {
+				k := rnd.IntN(len(readers))
+				readers[k].sub.Close()
+				got, gaps = got+readers[k].got, gaps+readers[k].gaps
+				readers = append(readers[:k], readers[k+1:]...)
+			}
+		default:
+			if len(readers) > 0 {
+				readers[rnd.IntN(len(readers))].read(t, 1+rnd.IntN(6), deliver.Limit{Messages: 1 + rnd.IntN(4), Bytes: 1 + rnd.IntN(2000)})
+			}
+		}
+	}
+	for _, r := range readers {
+		for range 1000 { // until all is read: an outage may ask for more time
+			r.notified.Store(false)
+			if r.read(t, 10_000, deliver.Limit{Messages: 10, Bytes: 4000}) {
+				synctest.Wait()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if !r.notified.Load() {
+					break
+				}
+			}
+		}
+		for p, next := range r.next {
+			rows, _ := m.view(topic.Ref(p))
+			for ; next < ident.Offset(len(rows)); next++ {
+				if r.wants(rows[next].key) {
+					t.Fatalf("the reader is idle and has not seen offset %d of partition %d", next, p)
+				}
+			}
+		}
+		got, gaps = got+r.got, gaps+r.gaps
+		r.sub.Close()
+	}
+	return got, gaps
+}
+
+func ownerOf(t *cluster.Topic, key string) ident.Index {
+	for _, p := range t.Partitions {
+		if p.Range.Contains(ident.KeyHash(key)) {
+			return p.Index
+		}
+	}
+	panic("live partitions cover the hash space")
+}
