@@ -166,6 +166,9 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 		return fmt.Errorf("sync journal file %d: %w", j.cur.head.file, err)
 	}
 	took := time.Since(start)
+	if err := j.failed(); err != nil {
+		return err // the disk failed elsewhere meanwhile: acknowledge nothing
+	}
 	j.off += int64(len(j.buf))
 	j.seq, j.durable, j.unmarked = seq, seq, len(group) > 0
 

@@ -223,6 +223,16 @@ func (j *Journal) Queued() int {
 	return j.queued
 }
 
+// Fail ends the journal because the disk failed elsewhere in the data folder:
+// nothing is acknowledged any more.
+func (j *Journal) Fail(err error) { j.fail(err) }
+
+func (j *Journal) failed() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
 // fail makes the journal refuse everything from now on; the first reason stays.
 func (j *Journal) fail(err error) {
 	j.mu.Lock()

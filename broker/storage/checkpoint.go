@@ -1,0 +1,185 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/ident"
+)
+
+// checkpointLoop makes a checkpoint whenever the journal has grown enough.
+func (s *Store) checkpointLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-s.checkKick:
+		case <-ctx.Done():
+			return nil
+		}
+		err := s.checkpoint(ctx)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil:
+			return nil // the last one is made by Run
+		case !lacksSpace(err):
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		s.log.Warn("no checkpoint for lack of space; it will be tried again", "err", err)
+		select {
+		case <-time.After(s.cfg.RetrySpace):
+		case <-ctx.Done():
+			return nil
+		}
+		s.kickCheckpoint()
+	}
+}
+
+func (s *Store) kickCheckpoint() {
+	select {
+	case s.checkKick <- struct{}{}:
+	default:
+	}
+}
+
+// checkpoint makes the segments of every log durable up to a cut of the
+// journal, keeps their state in one journal entry, and then gives up the
+// journal files below the cut. Appends go on meanwhile.
+func (s *Store) checkpoint(ctx context.Context) error {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	cut, bytes := s.journal.Done(), s.journal.Bytes()
+	e := newCheckpoint(cut)
+	var visited []*Log
+	for _, l := range s.allLogs() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		snapshotted, err := l.checkpoint(e, cut.At)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.part, err)
+		}
+		if snapshotted {
+			visited = append(visited, l)
+		}
+	}
+	if err := s.syncDirs(); err != nil {
+		return err
+	}
+	if err := s.appendEntry(ctx, checkpointType, e.finish(s.deleting())); err != nil {
+		return err
+	}
+	s.journal.Release(cut.At)
+	s.checked.Store(bytes)
+	for _, l := range visited {
+		l.flushMu.Lock()
+		l.dropSnapshots()
+		l.flushMu.Unlock()
+	}
+	return nil
+}
+
+// checkpoint brings the log's files up to the cut and adds its state.
+func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotted bool, err error) {
+	l.mu.Lock()
+	changed := l.changed
+	l.mu.Unlock()
+	var at ident.Offset
+	var producers []byte
+	if changed {
+		at, producers, snapshotted = l.takeSnapshot() // before flushMu: its owner has locks of its own
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil {
+		return false, err
+	}
+	var ref snapshotRef
+	if changed {
+		l.persistIndex()
+		if snapshotted {
+			ref, err = l.writeSnapshot(at, producers)
+			switch {
+			case err != nil && !lacksSpace(err):
+				return false, err
+			case err != nil:
+				l.store.log.Warn("no producer snapshot for lack of space", "partition", l.part.String(), "err", err)
+				snapshotted = false
+			}
+		}
+	}
+	if err := l.syncSegments(); err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deleted || l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
+		return false, nil // nothing was ever kept
+	}
+	if snapshotted && ref.at >= l.start && ref.at <= l.next {
+		l.addSnap(ref)
+	}
+	l.applied = max(l.applied, cut)
+	l.changed = len(l.tail) > 0
+	e.add(l.part, &l.state)
+	return snapshotted, nil
+}
+
+const checkpointType = journal.Checkpoint
+
+// syncLater notes a folder whose entries the next checkpoint makes durable.
+func (s *Store) syncLater(dir string) {
+	s.dirsMu.Lock()
+	defer s.dirsMu.Unlock()
+	s.dirs[dir] = true
+}
+
+func (s *Store) syncDirs() error {
+	s.dirsMu.Lock()
+	dirs := s.dirs
+	s.dirs = map[string]bool{}
+	s.dirsMu.Unlock()
+	for dir := range dirs {
+		if err := s.cfg.FS.SyncDir(dir); err != nil {
+			return fmt.Errorf("sync %s: %w", dir, &syncError{err})
+		}
+	}
+	return nil
+}
+
+// waiter is a journal waiter that somebody waits for.
+type waiter chan error
+
+func (w waiter) Done(_ journal.Position, err error) { w <- err }
+
+// posWaiter also hears where the entry ended.
+type posWaiter struct {
+	waiter
+	end journal.Position
+}
+
+func (w *posWaiter) Done(end journal.Position, err error) {
+	w.end = end
+	w.waiter <- err
+}
+
+// appendEntry keeps an entry and waits until it is durable.
+func (s *Store) appendEntry(ctx context.Context, t journal.Type, payload []byte) error {
+	w := make(waiter, 1)
+	if err := s.journal.Append(journal.Entry{Type: t, Payload: payload, Durable: w}); err != nil {
+		return err
+	}
+	return await(ctx, w)
+}
+
+// await waits for the journal's word. It comes in any case: when the journal
+// ends, whoever waits is told.
+func await(ctx context.Context, w waiter) error {
+	select {
+	case err := <-w:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
+)
+
+// Delete removes a partition for good: once it returned, nothing of it comes
+// back. A crash in between is finished by the next start.
+func (s *Store) Delete(p ident.Partition) error {
+	return s.drop(p, func(dir string) error { return s.removeFolder(dir) })
+}
+
+// Quarantine takes a partition out of the store and sets its files aside.
+func (s *Store) Quarantine(p ident.Partition) error {
+	return s.drop(p, func(dir string) error { return s.setAside(dir) })
+}
+
+func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
+	if s.readOnly != nil {
+		return fmt.Errorf("delete %s: %w", p, s.readOnly)
+	}
+	s.mu.Lock()
+	l := s.logs[p]
+	s.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil && !lacksSpace(err) { // so that what is set aside is whole
+		return err
+	}
+	l.mu.Lock()
+	if l.deleted {
+		l.mu.Unlock()
+		return nil
+	}
+	l.deleted = true // before the entry: no batch comes behind it
+	left := l.tailBytes
+	l.mu.Unlock()
+	if err := s.appendEntry(context.Background(), entryDelete, appendPartition(nil, p)); err != nil {
+		l.mu.Lock()
+		l.deleted = false
+		l.mu.Unlock()
+		return fmt.Errorf("delete %s: %w", p, err)
+	}
+	s.unflushed.Add(-left)
+	s.mu.Lock()
+	delete(s.logs, p)
+	s.gone[p] = true
+	s.mu.Unlock()
+	l.mu.Lock()
+	segs := l.segs
+	l.tail, l.durableTail, l.tailBytes, l.readyBytes = nil, 0, 0, 0
+	l.mu.Unlock()
+	for _, g := range segs {
+		s.files.forget(l.path(g.base, segmentSuffix))
+		s.indexes.drop(l.path(g.base, indexSuffix))
+	}
+	if err := away(l.dir); err != nil {
+		return fmt.Errorf("delete %s: %w", p, err)
+	}
+	s.mu.Lock()
+	delete(s.gone, p) // durable: no checkpoint has to remember it
+	s.mu.Unlock()
+	return nil
+}
+
+// removeFolder removes a partition's folder, durably, and its topic's if that
+// was the last one.
+func (s *Store) removeFolder(dir string) error {
+	topic := filepath.Dir(dir)
+	if _, err := s.cfg.FS.Stat(topic); err != nil {
+		return ignoreMissing(err)
+	}
+	if err := vfs.RemoveAll(s.cfg.FS, dir); err != nil {
+		return err
+	}
+	if err := s.cfg.FS.SyncDir(topic); err != nil {
+		return err
+	}
+	if rest, err := s.cfg.FS.ReadDir(topic); err != nil || len(rest) > 0 {
+		return err
+	}
+	// Another partition of the topic may be making its folder just now: then
+	// the removal fails, and that is right.
+	if err := s.cfg.FS.Remove(topic); err != nil {
+		s.log.Info("a topic's folder stays", "folder", topic, "err", err)
+		return nil
+	}
+	return s.cfg.FS.SyncDir(filepath.Dir(topic))
+}
+
+// setAside moves a file or folder to quarantine/, under a name that says where
+// it came from.
+func (s *Store) setAside(path string) error {
+	if _, err := s.cfg.FS.Stat(path); err != nil {
+		return ignoreMissing(err)
+	}
+	home := quarantineDir(s.cfg.Dir)
+	if err := vfs.MkdirAll(s.cfg.FS, home); err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(topicsDir(s.cfg.Dir), path)
+	if err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(rel, string(filepath.Separator), "_")
+	to := filepath.Join(home, name)
+	for i := 1; ; i++ {
+		if _, err := s.cfg.FS.Stat(to); err != nil {
+			if ignoreMissing(err) != nil {
+				return err
+			}
+			break
+		}
+		to = filepath.Join(home, name+"."+strconv.Itoa(i))
+	}
+	if err := s.cfg.FS.Rename(path, to); err != nil {
+		return err
+	}
+	s.log.Warn("set aside what is not known here", "from", path, "to", to)
+	return errors.Join(s.cfg.FS.SyncDir(home), s.cfg.FS.SyncDir(filepath.Dir(path)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

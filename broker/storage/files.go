@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"tidewire/internal/vfs"
+)
+
+// fileCache keeps segment files open, the most recently used ones, so that
+// thousands of partitions do not cost thousands of descriptors.
+type fileCache struct {
+	fsys   vfs.FS
+	max    int
+	failed func(error) // a sync at closing failed: the disk cannot be trusted
+
+	mu     sync.Mutex
+	byName map[string]*cachedFile
+	lru    list.List // of *cachedFile, most recent first
+	closed bool
+}
+
+// cachedFile is a file in use or ready to be. Its refs and gone are the cache's.
+type cachedFile struct {
+	vfs.File
+	name  string
+	elem  *list.Element
+	refs  int
+	gone  bool // forgotten: closed with its last user
+	once  sync.Once
+	err   error
+	dirty atomic.Bool // written to through this handle since its last sync
+}
+
+func newFileCache(fsys vfs.FS, limit int, failed func(error)) *fileCache {
+	return &fileCache{fsys: fsys, max: limit, failed: failed, byName: map[string]*cachedFile{}}
+}
+
+var errClosed = errors.New("the data folder is closed")
+
+// acquire opens a file or takes the open one. Give it back with release.
+func (c *fileCache) acquire(name string) (*cachedFile, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errClosed
+	}
+	f := c.byName[name]
+	if f == nil {
+		f = &cachedFile{name: name}
+		f.elem = c.lru.PushFront(f)
+		c.byName[name] = f
+	} else {
+		c.lru.MoveToFront(f.elem)
+	}
+	f.refs++
+	victims := c.evictLocked()
+	c.mu.Unlock()
+	c.closeAll(victims)
+
+	f.once.Do(func() { f.File, f.err = c.fsys.OpenWrite(name) })
+	if f.err != nil {
+		err := f.err
+		c.forget(name)
+		c.release(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+// release gives a file back.
+func (c *fileCache) release(f *cachedFile) {
+	c.mu.Lock()
+	f.refs--
+	var victims []*cachedFile
+	if f.refs == 0 && f.gone {
+		victims = append(victims, f)
+	}
+	victims = append(victims, c.evictLocked()...)
+	c.mu.Unlock()
+	c.closeAll(victims)
+}
+
+// evictLocked takes the least recently used files that nobody uses out of the
+// cache while it is too full.
+func (c *fileCache) evictLocked() (victims []*cachedFile) {
+	for e := c.lru.Back(); e != nil && len(c.byName) > c.max; {
+		f := e.Value.(*cachedFile)
+		e = e.Prev()
+		if f.refs == 0 {
+			c.dropLocked(f)
+			victims = append(victims, f)
+		}
+	}
+	return victims
+}
+
+func (c *fileCache) dropLocked(f *cachedFile) {
+	if c.byName[f.name] == f {
+		delete(c.byName, f.name)
+		c.lru.Remove(f.elem)
+	}
+	f.gone = true
+}
+
+// forget drops a file that was removed or replaced. Whoever reads it finishes.
+func (c *fileCache) forget(name string) {
+	c.mu.Lock()
+	f := c.byName[name]
+	if f == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.dropLocked(f)
+	f.dirty.Store(false) // nobody needs its bytes any more
+	idle := f.refs == 0
+	c.mu.Unlock()
+	if idle {
+		c.closeAll([]*cachedFile{f})
+	}
+}
+
+// closeAll closes files that left the cache. One with unsynced bytes is synced
+// first: an error of its write-back might show on no later handle.
+func (c *fileCache) closeAll(files []*cachedFile) {
+	for _, f := range files {
+		if f.File == nil {
+			continue
+		}
+		var err error
+		if f.dirty.Load() {
+			err = f.Sync()
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			c.failed(err)
+		}
+	}
+}
+
+// open is the number of open files.
+func (c *fileCache) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byName)
+}
+
+// close closes what nobody uses and refuses everything from now on.
+func (c *fileCache) close() {
+	c.mu.Lock()
+	c.closed = true
+	var victims []*cachedFile
+	for _, f := range c.byName {
+		c.dropLocked(f)
+		if f.refs == 0 {
+			victims = append(victims, f)
+		}
+	}
+	c.mu.Unlock()
+	c.closeAll(victims)
+}

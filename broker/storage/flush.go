@@ -1,0 +1,335 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
+)
+
+// flushChunkBytes is written to a segment at once.
+const flushChunkBytes = 4 << 20
+
+// flush writes what is durable in the journal from the tail to the segment
+// files. Segments never hold anything that was not durable: that is what makes
+// a batch found in one proof that it was.
+func (l *Log) flush() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.flushLocked()
+}
+
+// flushLocked needs flushMu.
+func (l *Log) flushLocked() error {
+	for {
+		l.mu.Lock()
+		if l.deleted {
+			l.mu.Unlock()
+			return nil
+		}
+		items := l.tail[:l.durableTail]
+		var active segment
+		n := len(l.segs)
+		if n > 0 {
+			active = l.segs[n-1]
+		}
+		cfg := l.cfg
+		l.mu.Unlock()
+		if len(items) == 0 {
+			return nil
+		}
+		if n == 0 || rolls(cfg, active, items[0]) {
+			if err := l.roll(items[0]); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.writeItems(cfg, active, items); err != nil {
+			return err
+		}
+	}
+}
+
+// rolls says whether a batch begins a new segment.
+func rolls(cfg LogConfig, active segment, it *item) bool {
+	if active.bytes == 0 || it.head.Base == active.base {
+		return false // a segment's name is its base: two cannot share one
+	}
+	return active.bytes+int64(len(it.batch)) > cfg.SegmentBytes ||
+		cfg.SegmentAge > 0 && it.head.Timestamp-active.firstMs >= cfg.SegmentAge.Milliseconds()
+}
+
+// writeItems appends as many items as belong into the active segment, and only
+// then takes them off the tail: a reader finds them in one place or the other.
+func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
+	buf := l.store.buffers.Get().(*[]byte)
+	defer l.store.buffers.Put(buf)
+	b := (*buf)[:0]
+	grown := active
+	n := 0
+	for _, it := range items {
+		if n > 0 && (len(b)+len(it.batch) > flushChunkBytes || rolls(cfg, grown, it)) {
+			break
+		}
+		b = append(b, it.batch...)
+		if grown.bytes == 0 {
+			grown.firstMs = it.head.Timestamp
+		}
+		grown.bytes += int64(len(it.batch))
+		grown.lastMs = it.head.Timestamp
+		n++
+	}
+	if cap(b) <= flushChunkBytes {
+		*buf = b
+	}
+	if err := l.writeSegment(active.base, active.bytes, b); err != nil {
+		return err
+	}
+	last := items[n-1]
+	l.mu.Lock()
+	pos := active.bytes
+	for _, it := range items[:n] {
+		l.index.add(pos, it.head)
+		pos += int64(len(it.batch))
+	}
+	l.segs[len(l.segs)-1] = grown
+	l.flushed, l.applied = last.head.Next(), last.end
+	l.tail = slices.Clone(l.tail[n:])
+	l.durableTail -= n
+	l.tailBytes -= int64(len(b))
+	l.readyBytes -= int64(len(b))
+	l.changed = true
+	l.mu.Unlock()
+	l.store.unflushed.Add(-int64(len(b)))
+	return nil
+}
+
+func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
+	name := l.path(base, segmentSuffix)
+	f, err := l.store.files.acquire(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Only a damaged log gets here; what is left of its tail still goes to
+		// its own place.
+		if err = l.createSegment(base); err == nil {
+			f, err = l.store.files.acquire(name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer l.store.files.release(f)
+	f.dirty.Store(true)
+	if !slices.Contains(l.unsynced, base) {
+		l.unsynced = append(l.unsynced, base)
+	}
+	_, err = f.WriteAt(b, pos)
+	return err
+}
+
+// roll begins a new segment.
+func (l *Log) roll(it *item) error {
+	l.persistIndex()
+	if err := l.createSegment(it.head.Base); err != nil {
+		return err
+	}
+	l.indexed = 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index = indexer{every: l.store.cfg.IndexBytes}
+	l.segs = append(slices.Clone(l.segs), segment{base: it.head.Base, firstMs: it.head.Timestamp, lastMs: it.head.Timestamp})
+	return nil
+}
+
+// createSegment makes an empty file. One that is there already was left by a
+// crash: the state of the log does not name it, and whatever of it counts is in
+// the tail that is about to be written.
+func (l *Log) createSegment(base ident.Offset) error {
+	if err := l.ensureDir(); err != nil {
+		return err
+	}
+	fsys := l.store.cfg.FS
+	for _, suffix := range []string{segmentSuffix, indexSuffix} {
+		name := l.path(base, suffix)
+		l.store.files.forget(name)
+		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	l.store.indexes.drop(l.path(base, indexSuffix))
+	f, err := fsys.Create(l.path(base, segmentSuffix))
+	if err != nil {
+		return err
+	}
+	l.dirUnsynced = true
+	return f.Close()
+}
+
+// ensureDir makes the partition's folder; the next checkpoint makes it durable.
+func (l *Log) ensureDir() error {
+	if l.dirMade {
+		return nil
+	}
+	topic := filepath.Dir(l.dir)
+	for _, dir := range []string{topic, l.dir} {
+		err := l.store.cfg.FS.Mkdir(dir)
+		switch {
+		case err == nil:
+			l.store.syncLater(filepath.Dir(dir))
+		case !errors.Is(err, fs.ErrExist):
+			return err
+		}
+	}
+	l.dirMade, l.dirUnsynced = true, true
+	return nil
+}
+
+// persistIndex appends the new entries to the index file. It needs flushMu. It
+// is a cache, so a failure only means that it is made anew later.
+func (l *Log) persistIndex() {
+	l.mu.Lock()
+	entries := l.index.entries
+	if len(entries) == 0 || len(l.segs) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	base := l.segs[len(l.segs)-1].base
+	l.mu.Unlock()
+	name := l.path(base, indexSuffix)
+	if err := writeIndex(l.store.cfg.FS, name, indexSeed(l.part, base), l.indexed, entries); err != nil {
+		l.store.log.Warn("an index could not be written", "partition", l.part.String(), "err", err)
+		return
+	}
+	l.store.indexes.drop(name)
+	l.indexed += len(entries)
+	l.dirUnsynced = true
+	l.mu.Lock()
+	l.index.entries = nil
+	l.mu.Unlock()
+}
+
+// syncSegments makes everything in the segments durable, and the folder's
+// entries with it. It needs flushMu.
+func (l *Log) syncSegments() error {
+	for len(l.unsynced) > 0 {
+		base := l.unsynced[len(l.unsynced)-1]
+		f, err := l.store.files.acquire(l.path(base, segmentSuffix))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // retention may have taken it
+			return err
+		}
+		if err == nil {
+			f.dirty.Store(false)
+			err = f.Sync()
+			l.store.files.release(f)
+			if err != nil {
+				return fmt.Errorf("sync %s: %w", l.path(base, segmentSuffix), &syncError{err})
+			}
+		}
+		l.unsynced = l.unsynced[:len(l.unsynced)-1]
+	}
+	if l.dirUnsynced {
+		if err := l.store.cfg.FS.SyncDir(l.dir); err != nil {
+			return fmt.Errorf("sync %s: %w", l.dir, &syncError{err})
+		}
+		l.dirUnsynced = false
+	}
+	return nil
+}
+
+// syncError marks the failure of a sync: whatever its cause, also a lack of
+// space, pages are lost and nothing can be trusted.
+type syncError struct{ err error }
+
+func (e *syncError) Error() string { return e.err.Error() }
+
+// lacksSpace says that an operation may be tried again later.
+func lacksSpace(err error) bool {
+	var s *syncError
+	return vfs.IsNoSpace(err) && !errors.As(err, &s)
+}
+
+// flushSoon tells the flusher of a log: now, if it holds much, or at FlushAge.
+func (s *Store) flushSoon(l *Log, now bool) {
+	s.dirtyMu.Lock()
+	first := len(s.dirty) == 0
+	if _, ok := s.dirty[l]; !ok {
+		s.dirty[l] = time.Now()
+	}
+	s.dirtyMu.Unlock()
+	if first || now || s.unflushed.Load() > s.cfg.UnflushedBytes || l.ready() >= int64(s.cfg.FlushBytes) {
+		select {
+		case s.flushKick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *Log) ready() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.readyBytes }
+
+// due takes the logs whose turn it is off the list, and says when the next one's is.
+func (s *Store) due() (logs []*Log, wait time.Duration) {
+	s.dirtyMu.Lock()
+	defer s.dirtyMu.Unlock()
+	now := time.Now()
+	all := s.unflushed.Load() > s.cfg.UnflushedBytes
+	for l, since := range s.dirty {
+		left := s.cfg.FlushAge - now.Sub(since)
+		if all || left <= 0 || l.ready() >= int64(s.cfg.FlushBytes) {
+			logs = append(logs, l)
+			delete(s.dirty, l)
+		} else if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return logs, wait
+}
+
+// flushLoop writes tails behind. It sleeps without a timer while nothing waits.
+func (s *Store) flushLoop(ctx context.Context) error {
+	for {
+		logs, wait := s.due()
+		full := false
+		for _, l := range logs {
+			l.mu.Lock()
+			l.waiting = false
+			l.mu.Unlock()
+			err := l.flush()
+			switch {
+			case err == nil:
+			case lacksSpace(err):
+				full = true
+				s.flushSoon(l, false)
+			default:
+				return fmt.Errorf("flush %s: %w", l.part, err)
+			}
+		}
+		if len(logs) > 0 && s.flushFull.Swap(full) != full {
+			s.log.Warn("writing segments: disk space has run out or come back", "full", full)
+		}
+		if full {
+			wait = s.cfg.RetrySpace
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case <-timer:
+		case <-s.flushKick:
+		case <-ctx.Done():
+			return nil
+		}
+		if full { // whoever kicks, the disk is not asked more often than that
+			select {
+			case <-time.After(s.cfg.RetrySpace):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package storage
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+)
+
+// Log is the log of one partition. Its methods may be called concurrently, but
+// for Append, Truncate and Retain, which are its one owner's.
+type Log struct {
+	store *Store
+	part  ident.Partition
+	dir   string
+
+	// flushMu is held by whoever changes segment files: flush, checkpoint,
+	// retention, truncation, deletion. It is taken before mu and may be held
+	// over I/O; nothing that a client waits for takes it.
+	flushMu     sync.Mutex
+	dirMade     bool
+	dirUnsynced bool           // the folder has entries that are not durable
+	unsynced    []ident.Offset // segments with bytes that are not durable
+	indexed     int            // entries in the active segment's index file
+
+	mu sync.Mutex
+	state
+	index       indexer // of the active segment; its entries are those not in the file yet. Changed under both locks
+	cuts        int     // truncations so far
+	cfg         LogConfig
+	tail        []*item // batches from flushed on, in order. Elements are never overwritten: readers hold the slice
+	durableTail int     // so many of them are durable in the journal
+	tailBytes   int64
+	readyBytes  int64 // of the durable ones: what the flusher may take
+	waiting     bool  // the flusher knows of them
+	changed     bool  // since the last checkpoint
+	deleted     bool
+	damage      *Damage
+	snapshotter func() (ident.Offset, []byte)
+	lookWall    time.Time // of the last look of retention at the clock
+	lookMono    time.Duration
+}
+
+// item is a batch that is not in a segment yet.
+type item struct {
+	log     *Log
+	batch   record.Batch
+	head    record.Header
+	end     journal.Position // once durable
+	cut     bool             // truncated away: no part of the log any more
+	durable func(error)
+	written func(error)
+}
+
+// Damage says from where on a log cannot be trusted.
+type Damage struct {
+	Offset ident.Offset
+	File   string
+	Pos    int64
+	Reason string
+}
+
+func (d *Damage) Error() string {
+	return fmt.Sprintf("damaged from offset %d on (%s, byte %d: %s); `tidewire log verify` tells more", d.Offset, d.File, d.Pos, d.Reason)
+}
+
+func (l *Log) fault(kind fault.Kind, op string, err error) *fault.Error {
+	return &fault.Error{Kind: kind, Op: "storage." + op, Err: fmt.Errorf("partition %s: %w", l.part, err)}
+}
+
+func (l *Log) path(base ident.Offset, suffix string) string {
+	return filepath.Join(l.dir, offsetName(base, suffix))
+}
+
+// Partition names the log.
+func (l *Log) Partition() ident.Partition { return l.part }
+
+// Configure sets retention and segment sizes from now on.
+func (l *Log) Configure(cfg LogConfig) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg = cfg.withDefaults()
+}
+
+// Append keeps a batch. Its header is filled in and sealed: it begins at End,
+// and neither epoch nor timestamp falls. From then on nobody changes its bytes.
+// done is called once, when the batch is durable or nobody can say any more
+// (UnknownOutcome), from the journal's goroutine: it must be quick. Whether the
+// batch can be taken is asked with Admit before offsets are given out; a batch
+// that is refused here all the same is not part of the log.
+func (l *Log) Append(b record.Batch, done func(error)) {
+	l.append(&item{log: l, batch: b, durable: done})
+}
+
+// AppendWritten is Append for a topic that asks for durability "replicated":
+// written is called once the batch is in the page cache, durable (may be nil)
+// once it is on the disk as well.
+func (l *Log) AppendWritten(b record.Batch, written, durable func(error)) {
+	if durable == nil {
+		durable = func(error) {}
+	}
+	l.append(&item{log: l, batch: b, durable: durable, written: written})
+}
+
+func (l *Log) append(it *item) {
+	it.head = it.batch.Header()
+	l.mu.Lock()
+	err := l.refusalLocked("append", true)
+	if err == nil {
+		l.checkOrderLocked(it.head)
+		e := journal.Entry{Type: entryBatch, Payload: it.batch, Durable: it}
+		if it.written != nil {
+			e.Written = (*writtenItem)(it)
+		}
+		if err = l.store.journal.Append(e); err == nil {
+			l.tail = append(l.tail, it)
+			l.tailBytes += int64(len(it.batch))
+			l.extend(it.head)
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
+		if it.written != nil {
+			it.written(err)
+		}
+		it.durable(err)
+		return
+	}
+	l.store.unflushed.Add(int64(len(it.batch)))
+}
+
+// checkOrderLocked keeps the invariant that a log is contiguous and that epoch
+// and time never fall in it. Its owner assigns them: a violation is a bug.
+func (l *Log) checkOrderLocked(h record.Header) {
+	if h.Partition != l.part || h.Base != l.next || h.Epoch < l.epoch || h.Timestamp < l.lastMs || h.Length < record.HeaderBytes {
+		panic(fmt.Sprintf("invariant: batches of %s are contiguous with epoch and time never falling: offset %d, epoch %d, time %d follow offset %d, epoch %d, time %d",
+			h.Partition, h.Base, h.Epoch, h.Timestamp, l.next, l.epoch, l.lastMs))
+	}
+}
+
+// Done is called by the journal: the batch is durable, or err.
+func (it *item) Done(end journal.Position, err error) {
+	if err == nil {
+		l := it.log
+		l.mu.Lock()
+		it.end = end
+		kick := false
+		if !it.cut {
+			l.durableTail++
+			l.readyBytes += int64(len(it.batch))
+			kick = l.noteReadyLocked()
+		}
+		l.mu.Unlock()
+		if kick {
+			l.store.flushSoon(l, false)
+		}
+		l.store.metrics.appended(len(it.batch))
+	}
+	it.durable(err)
+}
+
+// noteReadyLocked says whether the flusher has to hear of the log.
+func (l *Log) noteReadyLocked() bool {
+	l.changed = true
+	first := !l.waiting
+	l.waiting = true
+	return first || l.readyBytes >= int64(l.store.cfg.FlushBytes)
+}
+
+// writtenItem hears the journal's earlier news for an item.
+type writtenItem item
+
+func (w *writtenItem) Done(_ journal.Position, err error) { w.written(err) }
+
+// refusalLocked says why the log takes no call that changes it.
+func (l *Log) refusalLocked(op string, appending bool) error {
+	switch {
+	case l.deleted:
+		return l.fault(fault.PartitionNotFound, op, fmt.Errorf("the log was deleted"))
+	case l.store.readOnly != nil:
+		return l.fault(fault.LeaderUnavailable, op, l.store.readOnly)
+	case l.damage != nil && appending:
+		return l.fault(fault.LeaderUnavailable, op, l.damage)
+	}
+	return nil
+}
+
+// Start is the first offset that is kept.
+func (l *Log) Start() ident.Offset { l.mu.Lock(); defer l.mu.Unlock(); return l.start }
+
+// End is the offset that the next batch begins at.
+func (l *Log) End() ident.Offset { l.mu.Lock(); defer l.mu.Unlock(); return l.next }
+
+// Durable is the end of what is on the disk.
+func (l *Log) Durable() ident.Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.durableTail == 0 {
+		return l.flushed
+	}
+	return l.tail[l.durableTail-1].head.Next()
+}
+
+// LastTimestamp is that of the last batch, in ms since 1970; 0 for a log that
+// never had one.
+func (l *Log) LastTimestamp() int64 { l.mu.Lock(); defer l.mu.Unlock(); return l.lastMs }
+
+// LastEpoch is that of the last batch; 0 for a log without one.
+func (l *Log) LastEpoch() ident.Epoch { l.mu.Lock(); defer l.mu.Unlock(); return l.epoch }
+
+// EpochEnd is the largest epoch of the log that is not above e, and the offset
+// at which it ended: the log's end if it is the last. Epoch 0 says that the log
+// knows none so old; the offset is then where its first one begins.
+func (l *Log) EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epochEnd(e)
+}
+
+// Bytes is what the log holds, in segments and in memory.
+func (l *Log) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.bytes() + l.tailBytes
+}
+
+// Damage says from where on the log cannot be trusted; nil: nothing is known
+// against it.
+func (l *Log) Damage() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.damage == nil {
+		return nil
+	}
+	return l.damage
+}
+
+// setDamage remembers the lowest damaged place and reports it once.
+func (l *Log) setDamage(d *Damage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.damage != nil && l.damage.Offset <= d.Offset {
+		return
+	}
+	l.damage = d
+	l.store.log.Error("a log is damaged", "partition", l.part.String(), "offset", int64(d.Offset), "err", d.Error())
+}

@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/ident"
+)
+
+// Types of journal entries. Their payloads:
+//
+//	batch       the batch as it is
+//	truncate    partition, offset to cut at
+//	log start   partition, new start, producer snapshot refs
+//	delete      partition
+//	checkpoint  cut, then the states of all logs; see encodeCheckpoint
+const (
+	entryBatch    journal.Type = 2
+	entryTruncate journal.Type = 3
+	entryLogStart journal.Type = 4
+	entryDelete   journal.Type = 5
+)
+
+var errDecode = errors.New("malformed")
+
+const partitionBytes = 20
+
+func appendPartition(b []byte, p ident.Partition) []byte {
+	b = append(b, p.Topic[:]...)
+	return binary.LittleEndian.AppendUint32(b, uint32(p.Index))
+}
+
+// decoder takes numbers off a slice; after the first fault it gives zeros.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		d.bad, d.b = true, nil
+		return make([]byte, 16) // no caller takes more than that
+	}
+	out := d.b[:n]
+	d.b = d.b[n:]
+	return out
+}
+
+func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
+func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *decoder) offset() ident.Offset {
+	v := d.u64()
+	if int64(v) < 0 {
+		d.bad = true
+		return 0
+	}
+	return ident.Offset(v)
+}
+
+// count reads a length and checks it against what is left.
+func (d *decoder) count(each int) int {
+	n := int(d.u32())
+	if n*each > len(d.b) {
+		d.bad = true
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) partition() (p ident.Partition) {
+	copy(p.Topic[:], d.take(16))
+	p.Index = ident.Index(d.u32())
+	return p
+}
+
+func (d *decoder) snaps() (refs []snapshotRef) {
+	for range d.count(16) {
+		refs = append(refs, snapshotRef{d.offset(), d.u32(), d.u32()})
+	}
+	return refs
+}
+
+func appendSnaps(b []byte, refs []snapshotRef) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, uint32(len(refs)))
+	for _, r := range refs {
+		b = le.AppendUint64(b, uint64(r.at))
+		b = le.AppendUint32(b, r.bytes)
+		b = le.AppendUint32(b, r.sum)
+	}
+	return b
+}
+
+func appendState(b []byte, p ident.Partition, s *state) []byte {
+	le := binary.LittleEndian
+	b = appendPartition(b, p)
+	b = le.AppendUint64(b, uint64(s.applied))
+	b = le.AppendUint64(b, uint64(s.start))
+	b = le.AppendUint64(b, uint64(s.flushed))
+	b = le.AppendUint32(b, uint32(s.epoch))
+	b = le.AppendUint64(b, uint64(s.lastMs))
+	b = le.AppendUint32(b, uint32(len(s.segs)))
+	for i := range s.segs {
+		b = le.AppendUint64(b, uint64(s.segs[i].base))
+		b = le.AppendUint64(b, uint64(s.segs[i].bytes))
+		b = le.AppendUint64(b, uint64(s.segs[i].firstMs))
+		b = le.AppendUint64(b, uint64(s.segs[i].lastMs))
+	}
+	b = le.AppendUint32(b, uint32(len(s.epochs)))
+	for _, e := range s.epochs {
+		b = le.AppendUint32(b, uint32(e.epoch))
+		b = le.AppendUint64(b, uint64(e.start))
+	}
+	return appendSnaps(b, s.snaps)
+}
+
+func (d *decoder) state() (ident.Partition, *state) {
+	p := d.partition()
+	s := &state{applied: journal.Position(d.u64()), start: d.offset(), flushed: d.offset(), epoch: ident.Epoch(d.u32()), lastMs: int64(d.u64())}
+	s.next = s.flushed
+	at := ident.Offset(-1)
+	for range d.count(32) {
+		g := segment{d.offset(), int64(d.u64()), int64(d.u64()), int64(d.u64())}
+		if g.bytes < 0 || g.base <= at {
+			d.bad = true
+		}
+		at = g.base
+		s.segs = append(s.segs, g)
+	}
+	if at > s.flushed || s.start > s.flushed {
+		d.bad = true
+	}
+	for range d.count(12) {
+		s.epochs = append(s.epochs, epochStart{ident.Epoch(d.u32()), d.offset()})
+	}
+	s.snaps = d.snaps()
+	return p, s
+}
+
+// encodeCheckpoint continues a payload that begins with the cut:
+//
+//	4 bytes  number of logs, then each: partition 20, applied 8, start 8, end 8,
+//	         epoch 4, timestamp 8, segments, epochs, snapshots
+//	4 bytes  number of partitions deleted whose folder may still be there
+//
+// The frame around it carries the checksum.
+type checkpointEncoder struct {
+	b     []byte
+	at    int // of the number of logs
+	count uint32
+}
+
+func newCheckpoint(cut journal.Cut) *checkpointEncoder {
+	e := &checkpointEncoder{b: journal.AppendCut(nil, cut)}
+	e.at = len(e.b)
+	e.b = append(e.b, 0, 0, 0, 0)
+	return e
+}
+
+func (e *checkpointEncoder) add(p ident.Partition, s *state) {
+	e.b = appendState(e.b, p, s)
+	e.count++
+}
+
+func (e *checkpointEncoder) finish(deleted []ident.Partition) []byte {
+	le := binary.LittleEndian
+	le.PutUint32(e.b[e.at:], e.count)
+	e.b = le.AppendUint32(e.b, uint32(len(deleted)))
+	for _, p := range deleted {
+		e.b = appendPartition(e.b, p)
+	}
+	return e.b
+}
+
+// decodeCheckpoint reads what finish wrote, without the cut.
+func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, deleted []ident.Partition, err error) {
+	d := &decoder{b: b}
+	n := d.count(partitionBytes + 36)
+	logs = make(map[ident.Partition]*state, n)
+	for range n {
+		p, s := d.state()
+		if _, twice := logs[p]; twice || d.bad {
+			return nil, nil, fmt.Errorf("checkpoint: %w", errDecode)
+		}
+		logs[p] = s
+	}
+	for range d.count(partitionBytes) {
+		deleted = append(deleted, d.partition())
+	}
+	if d.bad || len(d.b) > 0 {
+		return nil, nil, fmt.Errorf("checkpoint: %w", errDecode)
+	}
+	return logs, deleted, nil
+}

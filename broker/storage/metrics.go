@@ -1,0 +1,55 @@
+package storage
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/broker/journal"
+)
+
+// metrics of a data folder.
+type metrics struct {
+	appendBytes prometheus.Counter
+	fsync       prometheus.Histogram
+	group       prometheus.Histogram
+}
+
+// newMetrics registers them; without a registerer they count all the same.
+func newMetrics(r prometheus.Registerer, s *Store) (*metrics, error) {
+	m := &metrics{
+		appendBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "broker_append_bytes_total", Help: "Bytes of batches that became durable."}),
+		fsync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "broker_journal_fsync_seconds", Help: "Time of a journal fsync.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
+		group: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "broker_journal_group_entries", Help: "Batches that shared one journal fsync.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.appendBytes, m.fsync, m.group,
+		gauge("broker_open_files", "Open segment files.", func() float64 { return float64(s.files.open()) }),
+		gauge("broker_unflushed_bytes", "Bytes that are in the journal but not in their segment yet.", func() float64 { return float64(s.unflushed.Load()) }),
+		gauge("broker_disk_free_bytes", "Free space of the data folder.", func() float64 { return float64(s.Free()) }),
+	} {
+		errs = append(errs, r.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+func (m *metrics) appended(bytes int) { m.appendBytes.Add(float64(bytes)) }
+
+func (m *metrics) committed(c journal.Commit) {
+	m.fsync.Observe(c.Sync.Seconds())
+	if c.Entries > 0 {
+		m.group.Observe(float64(c.Entries))
+	}
+}

@@ -1,0 +1,334 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
+)
+
+// Open opens a data folder, or founds it, and recovers every log. Nothing is
+// written to segments before Run. An error means that nothing can be served; a
+// damaged log or a corrupt journal is no such error, see Log.Damage and
+// Store.ReadOnly.
+func Open(cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("storage config: %w", err)
+	}
+	if err := vfs.MkdirAll(cfg.FS, cfg.Dir); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := cfg.FS.Lock(lockPath(cfg.Dir))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("data folder %s is in use by another process", cfg.Dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	s := &Store{
+		cfg: cfg, log: cfg.Logger, lock: lock,
+		logs: map[ident.Partition]*Log{}, gone: map[ident.Partition]bool{},
+		dirty: map[*Log]time.Time{}, dirs: map[string]bool{},
+		flushKick: make(chan struct{}, 1), checkKick: make(chan struct{}, 1),
+		failed: make(chan struct{}),
+	}
+	s.disk.began = time.Now()
+	s.disk.asked.Store(-int64(time.Hour))
+	s.buffers.New = func() any { return new([]byte) }
+	s.files = newFileCache(cfg.FS, cfg.OpenFiles, s.fail)
+	s.indexes = newIndexCache(cfg.IndexCacheBytes)
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	var err error
+	if s.metrics, err = newMetrics(s.cfg.Registerer, s); err != nil {
+		return err
+	}
+	s.meta.file, err = readMeta(s.cfg.FS, s.cfg.Dir)
+	if errors.Is(err, ErrNotFound) {
+		err = s.found()
+	}
+	if err != nil {
+		return err
+	}
+	scan, err := journal.Read(s.cfg.FS, journalDir(s.cfg.Dir), s.ID())
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if scan.Empty() && scan.Corrupt == nil {
+		scan.Corrupt = &journal.CorruptError{File: journalDir(s.cfg.Dir), Reason: "there is no journal file, although this data folder had one"}
+	}
+	f, err := replay(s.cfg.FS, s.cfg.Dir, scan)
+	if err != nil {
+		return fmt.Errorf("replay the journal: %w", err)
+	}
+	strays, err := f.inspectAll(s.cfg.IndexBytes, scan.Corrupt != nil)
+	if err != nil {
+		return fmt.Errorf("check the segments: %w", err)
+	}
+	if scan.Corrupt != nil {
+		s.readOnly = scan.Corrupt
+		s.log.Error("the journal is corrupt: only what is proven is served, and nothing is written", "err", scan.Corrupt)
+		s.adopt(f, scan.Corrupt)
+		return nil
+	}
+	if scan.TornBytes > 0 {
+		s.log.Info("the journal's end was torn by a crash; nothing of it was acknowledged", "bytes", scan.TornBytes, "at", scan.End().At.String())
+	}
+	jcfg := s.cfg.journal()
+	jcfg.Storage, jcfg.Observe = s.ID(), s.committed
+	if s.journal, err = journal.Open(jcfg, scan); err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	if err := s.tidy(f, strays); err != nil {
+		return fmt.Errorf("tidy the data folder: %w", err)
+	}
+	s.adopt(f, nil)
+	if s.journal.Bytes() > s.cfg.CheckpointBytes {
+		s.kickCheckpoint()
+	}
+	return nil
+}
+
+// found makes a new data folder. Its file comes last: without it nothing here
+// was ever used.
+func (s *Store) found() error {
+	infos, err := s.cfg.FS.ReadDir(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if info.Name == "topics" {
+			return fmt.Errorf("%s holds topics but no storage.json: restore it from a backup, or move the data folder aside", s.cfg.Dir)
+		}
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return err
+	}
+	// A first start that was cut short left a journal of another id.
+	if err := vfs.RemoveAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
+		return err
+	}
+	if err := vfs.MkdirAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
+		return err
+	}
+	jcfg := s.cfg.journal()
+	jcfg.Storage = ident.StorageID(id)
+	if err := journal.Found(jcfg); err != nil {
+		return err
+	}
+	s.meta.file = metaFile{Format: formatVersion, Storage: id, Values: map[string]string{}}
+	if err := writeMeta(s.cfg.FS, s.cfg.Dir, s.meta.file); err != nil {
+		return err
+	}
+	return vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir))
+}
+
+// inspectors is how many logs are checked at once: it is mostly waiting.
+const inspectors = 8
+
+// inspectAll checks every log's folder. It returns the folders of partitions
+// that neither checkpoint nor journal knows.
+func (f *found) inspectAll(indexBytes int64, corrupt bool) (strays []string, err error) {
+	unknown, strays, err := f.strangers()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range unknown {
+		f.logs[l.part] = l
+	}
+	var g errgroup.Group
+	g.SetLimit(inspectors)
+	for _, l := range f.logs {
+		g.Go(func() error { return l.inspect(f.fsys, f.dir, indexBytes) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, l := range unknown {
+		// What nothing proves to be ours is set aside, never deleted.
+		if len(l.salvaged) == 0 && !corrupt {
+			delete(f.logs, l.part)
+			strays = append(strays, l.files.path)
+		}
+	}
+	return strays, nil
+}
+
+// strangers lists folders that the journal does not know, as logs with nothing
+// in them, and names under topics/ that are no partition's.
+func (f *found) strangers() (unknown []*foundLog, strays []string, err error) {
+	root := topicsDir(f.dir)
+	if _, err := f.fsys.Stat(root); err != nil {
+		return nil, nil, ignoreMissing(err)
+	}
+	topics, err := f.fsys.ReadDir(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range topics {
+		path := filepath.Join(root, t.Name)
+		if !t.IsDir {
+			strays = append(strays, path)
+			continue
+		}
+		parts, err := f.fsys.ReadDir(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, i := range parts {
+			p, ok := parsePartition(t.Name, i.Name)
+			switch {
+			case !ok || !i.IsDir:
+				strays = append(strays, filepath.Join(path, i.Name))
+			case f.logs[p] == nil && !f.deleted[p]:
+				unknown = append(unknown, &foundLog{part: p})
+			}
+		}
+	}
+	return unknown, strays, nil
+}
+
+// adopt makes logs of what was found.
+func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
+	for p := range f.deleted {
+		if corrupt != nil {
+			s.gone[p] = true
+		}
+	}
+	for p, fl := range f.logs {
+		l := s.newLog(p)
+		l.state = fl.state
+		l.tail, l.durableTail = fl.tail, len(fl.tail)
+		for _, it := range l.tail {
+			it.log, it.durable = l, func(error) {}
+			l.tailBytes += int64(len(it.batch))
+		}
+		l.readyBytes = l.tailBytes
+		l.index.entries, l.index.last, l.index.any = fl.index, fl.indexLast, fl.indexAny
+		l.indexed = fl.indexed
+		l.dirMade = fl.files.path != ""
+		l.damage = fl.damage
+		l.changed = true
+		if fl.truncated && len(l.segs) > 0 {
+			l.unsynced = append(l.unsynced, l.segs[len(l.segs)-1].base)
+		}
+		l.dirUnsynced = l.dirMade // what a crash left of it is made durable with the next checkpoint
+		s.logs[p] = l
+		s.unflushed.Add(l.tailBytes)
+		s.adoptSalvage(l, fl, corrupt)
+		if l.damage != nil {
+			s.log.Error("a log is damaged", "partition", p.String(), "offset", int64(l.damage.Offset), "err", l.damage.Error())
+		}
+		if corrupt == nil && len(l.tail) > 0 {
+			l.waiting = true
+			s.flushSoon(l, false)
+		}
+	}
+}
+
+// adoptSalvage takes in batches that segments hold and the journal does not:
+// segments only ever get what was durable, so these were acknowledged.
+func (s *Store) adoptSalvage(l *Log, fl *foundLog, corrupt *journal.CorruptError) {
+	for _, b := range fl.salvaged {
+		if corrupt == nil {
+			l.append(&item{log: l, batch: b, durable: func(error) {}})
+			continue
+		}
+		h := b.Header()
+		l.tail = append(l.tail, &item{log: l, batch: b, head: h, durable: func(error) {}})
+		l.durableTail++
+		l.tailBytes += int64(len(b))
+		l.extend(h)
+	}
+	if len(fl.salvaged) > 0 {
+		s.log.Error("the journal lost batches that were acknowledged; they were found in the segments and are kept",
+			"partition", l.part.String(), "batches", len(fl.salvaged), "offset", int64(l.next))
+	}
+	if corrupt != nil && l.damage == nil {
+		l.damage = &Damage{Offset: l.next, File: corrupt.File, Pos: corrupt.Offset, Reason: "the journal is corrupt, so the log may have gone on: " + corrupt.Reason}
+	}
+}
+
+// tidy removes what is provably left over from this store's own work, and sets
+// aside what is not explained.
+func (s *Store) tidy(f *found, strays []string) error {
+	if err := vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir)); err != nil {
+		return err
+	}
+	for p := range f.deleted {
+		if err := s.removeFolder(partitionDir(s.cfg.Dir, p)); err != nil {
+			return err
+		}
+	}
+	for _, path := range strays {
+		if err := s.setAside(path); err != nil {
+			return err
+		}
+	}
+	for _, l := range f.logs {
+		if err := s.tidyLog(l); err != nil {
+			return fmt.Errorf("%s: %w", l.part, err)
+		}
+	}
+	return nil
+}
+
+// tidyLog removes segments that the log's state does not name any more, and
+// cuts what a truncation cut.
+func (s *Store) tidyLog(l *foundLog) error {
+	if l.damage != nil || l.files.path == "" {
+		return nil // touch nothing of a damaged log
+	}
+	named := func(base ident.Offset) bool {
+		return slices.ContainsFunc(l.segs, func(g segment) bool { return g.base == base })
+	}
+	for base := range l.files.segments {
+		if named(base) || len(l.salvaged) > 0 {
+			continue
+		}
+		name := filepath.Join(l.files.path, offsetName(base, segmentSuffix))
+		if base >= l.flushed || base < l.start {
+			// Retention, a truncation or a crash before a checkpoint left it;
+			// whatever of it counts is in the tail.
+			if err := s.cfg.FS.Remove(name); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.setAside(name); err != nil {
+			return err
+		}
+	}
+	if n := len(l.segs); l.truncated && n > 0 && l.files.segments[l.segs[n-1].base] > l.segs[n-1].bytes {
+		f, err := s.cfg.FS.OpenWrite(filepath.Join(l.files.path, offsetName(l.segs[n-1].base, segmentSuffix)))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Truncate(l.segs[n-1].bytes), f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	for _, base := range l.files.indexes {
+		if !named(base) {
+			if err := s.cfg.FS.Remove(filepath.Join(l.files.path, offsetName(base, indexSuffix))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package storage
+
+import (
+	"fmt"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/vfs"
+)
+
+// found is what a data folder says about its logs. It is made by reading alone.
+type found struct {
+	fsys    vfs.FS
+	dir     string
+	logs    map[ident.Partition]*foundLog
+	deleted map[ident.Partition]bool
+}
+
+// foundLog is a log as checkpoint and journal describe it.
+type foundLog struct {
+	state
+	part      ident.Partition
+	tail      []*item
+	truncated bool // a truncation was replayed: files may be longer than the state says
+	damage    *Damage
+
+	files     folder       // what its folder holds
+	index     []indexEntry // of the active segment, found by checking it
+	indexLast indexEntry
+	indexAny  bool
+	indexed   int
+	salvaged  []record.Batch // in segments, but not in the journal
+}
+
+// replay rebuilds the logs from the last checkpoint and the journal after it,
+// strictly in order.
+func replay(fsys vfs.FS, dir string, scan *journal.Scan) (*found, error) {
+	r := &found{fsys: fsys, dir: dir, logs: map[ident.Partition]*foundLog{}, deleted: map[ident.Partition]bool{}}
+	if scan.HasCheckpoint {
+		states, deleted, err := decodeCheckpoint(scan.State())
+		if err != nil {
+			return nil, err
+		}
+		for p, s := range states {
+			r.logs[p] = &foundLog{state: *s, part: p}
+		}
+		for _, p := range deleted {
+			r.deleted[p] = true
+		}
+	}
+	return r, scan.Replay(r.apply)
+}
+
+// apply takes in one entry.
+func (r *found) apply(end journal.Position, t journal.Type, payload []byte) error {
+	if t == journal.Checkpoint {
+		return nil
+	}
+	var p ident.Partition
+	d := &decoder{b: payload}
+	var head record.Header
+	if t == entryBatch {
+		h, err := record.ParseHeader(payload)
+		if err != nil {
+			return fmt.Errorf("journal entry at %s: %w", end, err)
+		}
+		p, head = h.Partition, h
+	} else {
+		p = d.partition()
+	}
+	if r.deleted[p] {
+		return nil // a dead partition stays dead
+	}
+	l := r.logs[p]
+	if l == nil {
+		l = &foundLog{part: p}
+		r.logs[p] = l
+	}
+	if end <= l.applied {
+		return nil
+	}
+	switch t {
+	case entryBatch:
+		l.takeIn(end, head, payload)
+	case entryTruncate:
+		to := d.offset()
+		if !d.bad {
+			return l.replayTruncate(r, to, end)
+		}
+	case entryLogStart:
+		start, snaps := d.offset(), d.snaps()
+		if !d.bad {
+			l.replayStart(start, snaps)
+		}
+	case entryDelete:
+		r.deleted[p] = true
+		delete(r.logs, p)
+	default:
+		return fmt.Errorf("journal entry at %s is of type %d, which this program does not know", end, t)
+	}
+	if d.bad {
+		return fmt.Errorf("journal entry at %s: %w", end, errDecode)
+	}
+	return nil
+}
+
+// takeIn puts a batch behind the tail.
+func (l *foundLog) takeIn(end journal.Position, h record.Header, payload []byte) {
+	if l.damage != nil {
+		return
+	}
+	if h.Base != l.next || h.Length != len(payload) || h.Epoch < l.epoch {
+		l.damage = &Damage{Offset: l.next, File: "journal", Pos: end.Offset(),
+			Reason: fmt.Sprintf("the journal goes on at offset %d, epoch %d at %s", h.Base, h.Epoch, end)}
+		return
+	}
+	// The payload shares a buffer with its whole frame: keep only the batch.
+	b := append(record.Batch(nil), payload...)
+	l.tail = append(l.tail, &item{batch: b, head: h, end: end})
+	l.extend(h)
+}
+
+func (l *foundLog) replayStart(start ident.Offset, snaps []snapshotRef) {
+	if start > l.next { // everything was dropped
+		l.tail, l.flushed, l.next = nil, start, start
+	}
+	for len(l.tail) > 0 && l.tail[0].head.Next() <= start {
+		// Retention takes what is in segments, so these were written to one
+		// that is gone again.
+		l.flushed, l.applied = l.tail[0].head.Next(), l.tail[0].end
+		l.tail = l.tail[1:]
+	}
+	l.advance(start)
+	if len(l.segs) > 0 && l.segEnd(len(l.segs)-1) <= start {
+		l.segs = nil
+	}
+	l.snaps = snaps
+}
+
+func (l *foundLog) replayTruncate(r *found, to ident.Offset, end journal.Position) error {
+	l.truncated = true
+	for n := len(l.tail); n > 0 && (l.tail[n-1].head.Base >= to || l.tail[n-1].head.Next() > to); n-- {
+		l.tail = l.tail[:n-1]
+	}
+	if to < l.flushed {
+		if err := l.state.cutSegments(r.fsys, partitionDir(r.dir, l.part), l.part, to); err != nil {
+			l.damage = &Damage{Offset: to, File: partitionDir(r.dir, l.part), Reason: err.Error()}
+			return nil
+		}
+	}
+	l.settle(to, lastOf(l.tail))
+	if len(l.tail) == 0 {
+		l.applied = end
+	}
+	return nil
+}
+
+func lastOf(tail []*item) *item {
+	if len(tail) == 0 {
+		return nil
+	}
+	return tail[len(tail)-1]
+}
+
+// settle corrects what depends on the end of a log after it was cut.
+func (s *state) settle(to ident.Offset, last *item) {
+	s.cutEpochs(to)
+	s.cutSnaps(to)
+	if last != nil {
+		s.next, s.lastMs = last.head.Next(), last.head.Timestamp
+		return
+	}
+	s.next = s.flushed
+	if n := len(s.segs); n > 0 {
+		s.lastMs = s.segs[n-1].lastMs
+	}
+}

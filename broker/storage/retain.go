@@ -1,0 +1,111 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"tidewire/internal/ident"
+)
+
+// clockJump is how far the clock may run from the monotonic one between two
+// looks before its word is not taken at once.
+const clockJump = time.Hour
+
+// Retain drops whole segments that are older than the retention age or beyond
+// its bytes, never anything at or above hw. Old means the timestamp of a
+// segment's last batch, so an active segment that is wholly too old goes too.
+// now is what the clock says; if it jumped by more than an hour since the last
+// look, age waits for the next one. Reads below the new start are refused at
+// once; whoever reads a dropped file finishes the read in hand.
+func (l *Log) Retain(now time.Time, hw ident.Offset) error {
+	steady := l.clockSteady(now)
+	if _, ok := l.expired(now, hw, steady); !ok {
+		return nil
+	}
+	at, producers, snapshotted := l.takeSnapshot() // before flushMu: its owner has locks of its own
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil && !lacksSpace(err) {
+		return err
+	}
+	start, ok := l.expired(now, hw, steady)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	snaps := state{snaps: l.snaps}
+	l.mu.Unlock()
+	if snapshotted && at >= start {
+		// What the dropped records said of producers must outlive them (their
+		// repeats are still to be recognised).
+		ref, err := l.writeSnapshot(at, producers)
+		if err == nil {
+			err = l.syncSegments()
+		}
+		if err != nil {
+			return fmt.Errorf("keep the producers of %s: %w", l.part, err)
+		}
+		snaps.addSnap(ref)
+	}
+	payload := binary.LittleEndian.AppendUint64(appendPartition(nil, l.part), uint64(start))
+	if err := l.store.appendEntry(context.Background(), entryLogStart, appendSnaps(payload, snaps.snaps)); err != nil {
+		return fmt.Errorf("move the start of %s: %w", l.part, err)
+	}
+	l.mu.Lock()
+	dropped := l.advance(start)
+	l.snaps = snaps.snaps
+	l.changed = true
+	if len(l.segs) == 0 {
+		l.index, l.indexed = indexer{every: l.store.cfg.IndexBytes}, 0
+	}
+	l.mu.Unlock()
+	for _, g := range dropped {
+		if err := l.removeSegment(g.base); err != nil {
+			return fmt.Errorf("remove a segment of %s: %w", l.part, err)
+		}
+	}
+	return nil
+}
+
+// clockSteady compares the clock's progress with the monotonic one's.
+func (l *Log) clockSteady(now time.Time) bool {
+	mono := time.Since(l.store.disk.began)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	off := now.Round(0).Sub(l.lookWall) - (mono - l.lookMono)
+	l.lookWall, l.lookMono = now.Round(0), mono
+	if off.Abs() > clockJump {
+		l.store.log.Warn("the clock jumped; retention by age waits for a second look", "partition", l.part.String(), "jump", off.String())
+		return false
+	}
+	return true
+}
+
+// expired finds the new start, if segments can go.
+func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.Offset, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusalLocked("retain", true) != nil {
+		return 0, false // of a damaged log nothing is dropped
+	}
+	oldest := now.UnixMilli() - l.cfg.RetentionAge.Milliseconds()
+	total := l.state.bytes() + l.tailBytes
+	start = l.start
+	for i := range l.segs {
+		g, end := &l.segs[i], l.segEnd(i)
+		old := byAge && l.cfg.RetentionAge > 0 && g.lastMs < oldest
+		big := l.cfg.RetentionBytes > 0 && total-g.bytes >= l.cfg.RetentionBytes
+		active := i == len(l.segs)-1
+		if active && (!old || len(l.tail) > 0) {
+			break // it rolls by size, so only its age can make it go
+		}
+		if !old && !big || end > hw {
+			break
+		}
+		start, ok = end, true
+		total -= g.bytes
+	}
+	return start, ok && start > l.start
+}

@@ -1,0 +1,208 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/broker/journal"
+	"tidewire/internal/ident"
+)
+
+// Store is one data folder: the logs of all its partitions and the journal in
+// front of them.
+type Store struct {
+	cfg      Config
+	log      *slog.Logger
+	meta     meta
+	lock     io.Closer
+	journal  *journal.Journal
+	files    *fileCache
+	indexes  *indexCache
+	metrics  *metrics
+	disk     disk
+	buffers  sync.Pool // of *[]byte, for flushing
+	readOnly error     // the journal is corrupt: nothing is written any more
+
+	mu   sync.Mutex
+	logs map[ident.Partition]*Log
+	gone map[ident.Partition]bool // deleted; the folder may be there still
+
+	unflushed atomic.Int64 // bytes in tails
+	flushFull atomic.Bool  // the last flush lacked space
+	flushKick chan struct{}
+	dirtyMu   sync.Mutex
+	dirty     map[*Log]time.Time // with something to flush, since when
+
+	checkMu   sync.Mutex // one checkpoint at a time
+	checkKick chan struct{}
+	checked   atomic.Int64 // the journal's bytes at the last checkpoint
+	dirsMu    sync.Mutex
+	dirs      map[string]bool // folders with entries that are not durable
+
+	failOnce sync.Once
+	failed   chan struct{} // closed when the disk failed
+	failure  error         // set before
+}
+
+// Run does the store's work until ctx ends; then it writes and syncs
+// everything, makes a checkpoint and closes. Stop appending first: what comes
+// after that is refused. An error means that the disk failed: nothing was
+// acknowledged after it, and the process has to end, because what its page
+// cache says is not what the disk says.
+func (s *Store) Run(ctx context.Context) error {
+	if s.readOnly != nil {
+		<-ctx.Done()
+		return s.close(nil)
+	}
+	// The journal outlives the others: it keeps the last checkpoint.
+	jctx, stopJournal := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopJournal()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.journal.Run(jctx) })
+	g.Go(func() error { return s.flushLoop(gctx) })
+	g.Go(func() error { return s.checkpointLoop(gctx) })
+	g.Go(func() error {
+		select {
+		case <-s.failed:
+			return s.failure
+		case <-gctx.Done():
+		}
+		defer stopJournal()
+		if ctx.Err() == nil {
+			return nil // a loop failed: the state is not to be trusted
+		}
+		return s.lastCheckpoint(jctx)
+	})
+	// Whatever fails first ends the acknowledgements.
+	g.Go(func() error {
+		<-gctx.Done()
+		if ctx.Err() == nil {
+			s.fail(context.Cause(gctx))
+			stopJournal()
+		}
+		return nil
+	})
+	return s.close(g.Wait())
+}
+
+// lastCheckpoint makes the next start quick. Without it nothing is lost.
+func (s *Store) lastCheckpoint(ctx context.Context) error {
+	err := s.checkpoint(ctx)
+	if err != nil && lacksSpace(err) {
+		s.log.Warn("no checkpoint at the end for lack of space; the next start replays the journal", "err", err)
+		return nil
+	}
+	return err
+}
+
+func (s *Store) close(err error) error {
+	s.files.close()
+	select {
+	case <-s.failed:
+		err = errors.Join(err, s.failure)
+	default:
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// fail ends the store: a disk that failed once is not asked again.
+func (s *Store) fail(err error) {
+	s.failOnce.Do(func() {
+		s.failure = err
+		s.log.Error("the data folder failed; nothing is acknowledged any more", "err", err)
+		if s.journal != nil {
+			s.journal.Fail(err)
+		}
+		close(s.failed)
+	})
+}
+
+// ReadOnly says why nothing can be written, if so: the journal is corrupt. What
+// can be proven is still served.
+func (s *Store) ReadOnly() error { return s.readOnly }
+
+// Found lists the partitions that have a log here, in order.
+func (s *Store) Found() []ident.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]ident.Partition, 0, len(s.logs))
+	for p, l := range s.logs {
+		if l.Any() {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b ident.Partition) int {
+		if c := slices.Compare(a.Topic[:], b.Topic[:]); c != 0 {
+			return c
+		}
+		return int(int64(a.Index) - int64(b.Index))
+	})
+	return all
+}
+
+// Any says whether the log ever kept something.
+func (l *Log) Any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next > 0 || len(l.tail) > 0 || len(l.segs) > 0 || l.damage != nil
+}
+
+// Log gives a partition's log; one that has no data yet costs a little memory.
+func (s *Store) Log(p ident.Partition, cfg LogConfig) (*Log, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone[p] {
+		return nil, fmt.Errorf("partition %s was deleted", p)
+	}
+	l := s.logs[p]
+	if l == nil {
+		l = s.newLog(p)
+		s.logs[p] = l
+	}
+	l.Configure(cfg)
+	return l, nil
+}
+
+func (s *Store) newLog(p ident.Partition) *Log {
+	return &Log{
+		store: s, part: p, dir: partitionDir(s.cfg.Dir, p), cfg: LogConfig{}.withDefaults(),
+		index: indexer{every: s.cfg.IndexBytes}, lookWall: time.Now().Round(0), lookMono: time.Since(s.disk.began),
+	}
+}
+
+func (s *Store) allLogs() []*Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logs := make([]*Log, 0, len(s.logs))
+	for _, l := range s.logs {
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+func (s *Store) deleting() []ident.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]ident.Partition, 0, len(s.gone))
+	for p := range s.gone {
+		all = append(all, p)
+	}
+	return all
+}
+
+// committed hears of every commit of the journal.
+func (s *Store) committed(c journal.Commit) {
+	s.metrics.committed(c)
+	if s.journal.Bytes()-s.checked.Load() > s.cfg.CheckpointBytes {
+		s.kickCheckpoint()
+	}
+}
