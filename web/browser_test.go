@@ -1,0 +1,210 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const rows = `document.querySelectorAll("#feed li").length`
+
+// The page in a real browser against a node that the test plays.
+func TestThePageInABrowser(t *testing.T) {
+	b := openTab(t)
+	n := newFakeNode(t)
+	b.look(1600, "light")
+	b.open(n.URL + "/")
+
+	// Without a topic the page helps to make one, and tails it from now on.
+	b.until(`!document.getElementById("empty").hidden && document.getElementById("create-box").open`)
+	if s := b.text("state"); s != "Idle" {
+		t.Errorf("state %q without a topic", s)
+	}
+	b.fill("create-name", "orders")
+	b.submit("create")
+	s := n.next(t)
+	if s.topic != "orders" || s.query.Get("from") != "latest" || s.last != "" {
+		t.Errorf("first stream: %+v", s)
+	}
+	b.until(`document.getElementById("state").dataset.state === "live"`)
+	b.until(`document.getElementById("empty").hidden && location.hash === "#orders"`)
+
+	// A record is text, whatever it holds.
+	s.message("c1", 0, 0, `"<b>k</b>"`, `"value":"<img src=x onerror=alert(1)>"`)
+	s.message("c2", 1, 0, "null", `"value":{"a":[1,2]}`)
+	s.message("c3", 1, 1, `"k"`, `"value_base64":"AAECAw=="`)
+	s.message("c4", 1, 2, `"k"`, `"value":null,"tombstone":true`)
+	b.until(rows + " === 4")
+	feed := b.text("feed")
+	for _, want := range []string{"<b>k</b>", "<img src=x onerror=alert(1)>", `{"a":[1,2]}`, "4 bytes of application/json", "tombstone"} {
+		if !strings.Contains(feed, want) {
+			t.Errorf("the feed has no %q: %s", want, feed)
+		}
+	}
+	if got := b.eval(`document.querySelectorAll("#feed img, #feed b").length`); got != "0" {
+		t.Errorf("%s elements came out of records", got)
+	}
+
+	// After a cut the browser resumes, and what comes again is not shown again.
+	s.send("")
+	s = n.next(t)
+	if s.last != "c4" {
+		t.Errorf("resumed after %q", s.last)
+	}
+	s.message("c4", 1, 2, `"k"`, `"value":"again"`)
+	s.message("c5", 1, 3, `"k"`, `"value":"new"`)
+	s.send("event: gap\ndata: {\"reason\":\"expired\",\"partition\":0,\"cursor\":\"c6\"}\n\n")
+	b.until(rows + " === 6")
+	if feed := b.text("feed"); strings.Contains(feed, "again") || !strings.Contains(feed, "new") || !strings.Contains(feed, "Gap in partition 0") {
+		t.Errorf("the feed after the cut: %s", feed)
+	}
+	b.until(`document.getElementById("count").textContent === "5"`)
+
+	// An answer that is no stream makes the browser give up; the page goes on
+	// by itself, from its cursor.
+	n.refuse("the node is shutting down")
+	s.send("")
+	b.until(`document.getElementById("state").dataset.state === "reconnecting"`)
+	n.refuse("")
+	s = n.next(t)
+	if got := s.query.Get("cursor") + s.last; !strings.HasPrefix(got, "c6") && !strings.HasPrefix(got, "c5") {
+		t.Errorf("went on from cursor %q, last event %q", s.query.Get("cursor"), s.last)
+	}
+	b.until(`document.getElementById("state").dataset.state === "live"`)
+
+	// Pause holds messages back and says how many.
+	b.click("pause")
+	s.message("c7", 0, 1, `"k"`, `"value":"held"`)
+	b.until(`document.getElementById("state").textContent === "Paused, 1 waiting"`)
+	if got := b.eval(rows); got != "6" {
+		t.Errorf("%s rows while paused", got)
+	}
+	b.click("pause")
+	b.until(rows + " === 7")
+	b.until(`document.getElementById("state").textContent === "Live"`)
+
+	// The page keeps a bounded number of rows however fast it goes.
+	for i := range 900 {
+		s.message("d", 3, i, `"k"`, strconv.Quote("value")+":"+strconv.Itoa(i))
+	}
+	b.until(`document.getElementById("count").textContent.replace(/\D/g, "") === "906"`)
+	b.until(rows + " === 300")
+	if got := b.eval(`document.querySelector("#feed .value").textContent`); got != `"899"` {
+		t.Errorf("the newest row shows %s", got)
+	}
+
+	// The filter asks the node.
+	b.fill("filter-key", "alice")
+	b.submit("filter")
+	if s = n.next(t); s.query.Get("key") != "alice" || s.query.Has("key_prefix") || s.query.Get("from") != "latest" {
+		t.Errorf("filtered stream: %v", s.query)
+	}
+	b.until(rows + " === 0")
+	b.fill("filter-key", "al*")
+	b.submit("filter")
+	if s = n.next(t); s.query.Get("key_prefix") != "al" || s.query.Has("key") {
+		t.Errorf("filtered stream: %v", s.query)
+	}
+
+	// Publishing says what became of it.
+	for _, p := range []publication{
+		{"orders", "alice", "application/json", `{"total": 12}`},
+		{"orders", "", "text/plain; charset=utf-8", "not {json"},
+	} {
+		b.fill("publish-key", p.key)
+		b.fill("publish-value", p.body)
+		b.submit("publish")
+		if got := <-n.published; got != p {
+			t.Errorf("published %+v, want %+v", got, p)
+		}
+		b.until(`document.getElementById("publish-note").textContent === "Kept in partition 2 at offset 17."`)
+		b.eval(`document.getElementById("publish-note").textContent = ""`)
+	}
+	n.refuse("the disk is full")
+	b.submit("publish")
+	b.until(`document.getElementById("publish-note").textContent === "the disk is full" && document.getElementById("publish-note").className.includes("bad")`)
+	n.refuse("")
+
+	// Nothing broke the policy or threw; the refusals of this test alone were noticed.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.complaints {
+		if !strings.Contains(c, "503") {
+			t.Errorf("the console says %s", c)
+		}
+	}
+}
+
+func TestThePageFitsNarrowAndWideLightAndDark(t *testing.T) {
+	b := openTab(t)
+	n := newFakeNode(t, "a-topic-with-a-very-long-name.and-dots.and-so-on.and-on", "b", "c", "d", "e", "f")
+	grounds := map[string]bool{}
+	for _, width := range []int{360, 1600} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.look(width, scheme)
+			b.open(n.URL + "/?" + fmt.Sprint(width, scheme))
+			n.next(t).message("c1", 0, 0, `"`+strings.Repeat("k", 200)+`"`, `"value":"`+strings.Repeat("v", 2000)+`"`)
+			b.until(rows + " === 1")
+			if got := b.eval(`[...document.querySelectorAll("body, main, #feed, #publish, #filter")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.tagName + e.id).join()`); got != `""` {
+				t.Errorf("at %d px these are wider than their place: %s", width, got)
+			}
+			if got := b.eval(`[...document.querySelectorAll("button, input, textarea, summary")].filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.id).join()`); got != `""` {
+				t.Errorf("at %d px these are too small to hit: %s", width, got)
+			}
+			grounds[b.eval(`getComputedStyle(document.body).backgroundColor`)] = true
+		}
+	}
+	if len(grounds) != 2 {
+		t.Errorf("light and dark have the grounds %v", grounds)
+	}
+	if got := b.eval(`[...document.querySelectorAll("input, textarea")].filter((e) => !e.labels.length).map((e) => e.id).join()`); got != `""` {
+		t.Errorf("no label: %s", got)
+	}
+}
+
+// Text has a contrast of at least 4.5 on what it stands on (WCAG 2.2, AA).
+func TestColoursHaveContrast(t *testing.T) {
+	css := source(t, "assets/style.css")
+	themes := regexp.MustCompile(`(?s):root \{(.*?)\}`).FindAllStringSubmatch(css, -1)
+	if len(themes) != 2 {
+		t.Fatalf("%d themes", len(themes))
+	}
+	for i, theme := range themes {
+		colour := map[string]float64{}
+		for _, m := range regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{6});`).FindAllStringSubmatch(theme[1], -1) {
+			colour[m[1]] = luminance(m[2])
+		}
+		pairs := [][2]string{{"on-accent", "accent"}, {"card", "wait"}, {"wait", "hover"}, {"ink", "fresh"}}
+		for _, text := range []string{"ink", "soft", "accent", "good", "wait", "bad"} {
+			pairs = append(pairs, [2]string{text, "card"}, [2]string{text, "ground"})
+		}
+		for _, p := range pairs {
+			hi, lo := max(colour[p[0]], colour[p[1]]), min(colour[p[0]], colour[p[1]])
+			if c := (hi + 0.05) / (lo + 0.05); c < 4.5 {
+				t.Errorf("theme %d: %s on %s has a contrast of %.2f", i, p[0], p[1], c)
+			}
+		}
+	}
+}
+
+// luminance of a colour rrggbb, as WCAG has it.
+func luminance(hex string) float64 {
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		n, err := strconv.ParseUint(hex[2*i:2*i+2], 16, 8)
+		if err != nil {
+			panic(err)
+		}
+		c := float64(n) / 255
+		if c <= 0.03928 {
+			c /= 12.92
+		} else {
+			c = math.Pow((c+0.055)/1.055, 2.4)
+		}
+		sum += weight * c
+	}
+	return sum
+}
