@@ -222,11 +222,13 @@ var samples = []struct {
 		[]string{
 			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\")\nfunc TestX(t *testing.T) { time.Sleep(1) }\n",
 			"-- broker/a_test.go --\npackage broker\nimport \"time\"\nfunc wait() { time.Sleep(1) }\n",
+			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\")\nfunc TestX(t *testing.T) { both(t, func(t *testing.T) { time.Sleep(1) }) }\nfunc both(t *testing.T, f func(t *testing.T)) { f(t) }\n",
 			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\"; \"testing/synctest\")\nfunc TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) {}); time.Sleep(1) }\n",
 		},
 		[]string{
 			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\"; \"testing/synctest\")\nfunc TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }\n",
 			"-- broker/a_test.go --\npackage broker\nimport (\"time\"; _ \"testing/synctest\")\nfunc wait() { time.Sleep(1) }\n",
+			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\")\nfunc TestX(t *testing.T) { both(t, func(t *testing.T) { time.Sleep(1) }) }\n-- broker/b_test.go --\npackage broker\nimport (\"testing\"; \"testing/synctest\")\nfunc both(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }\n",
 			"-- broker/a.go --\npackage broker\nimport \"time\"\nfunc wait() { time.Sleep(1) }\n",
 		},
 	},

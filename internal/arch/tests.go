@@ -46,43 +46,93 @@ func testHabits() []Rule {
 }
 
 // sleeps finds time.Sleep in tests outside a bubble. Inside is what stands in
-// the arguments of synctest.Test, and helpers in a file that uses bubbles.
+// the arguments of synctest.Test or of a function of the package that calls it,
+// and helpers in a file that uses bubbles.
 func sleeps(t *Tree) []Finding {
 	var all []Finding
-	for _, f := range t.Files {
-		if !f.Test || under(f.Dir, "e2e") {
-			continue
-		}
-		bubbles := slices.Contains(mapValues(f.Imports), "testing/synctest")
-		for _, d := range f.Syntax.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || (bubbles && !entry(fn.Name.Name)) {
-				continue
+	for _, files := range t.packages() {
+		bubblers := bubblers(files)
+		for _, f := range files {
+			if f.Test && !under(f.Dir, "e2e") {
+				all = append(all, t.sleepsIn(f, bubblers)...)
 			}
-			ast.Inspect(fn, func(n ast.Node) bool {
-				target, name, ok := f.call(n)
-				if ok && target == "testing/synctest" && name == "Test" {
-					return false
-				}
-				if ok && target == "time" && name == "Sleep" {
-					all = append(all, found(t.at(n), "sleeps on the real clock"))
-				}
-				return true
-			})
 		}
 	}
 	return all
+}
+
+func (t *Tree) sleepsIn(f *File, bubblers map[string]bool) []Finding {
+	var all []Finding
+	bubbles := f.importsPath("testing/synctest")
+	for _, d := range f.Syntax.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || (bubbles && !entry(fn.Name.Name)) {
+			continue
+		}
+		ast.Inspect(fn, func(n ast.Node) bool {
+			if f.bubble(n, bubblers) {
+				return false
+			}
+			if target, name, ok := f.call(n); ok && target == "time" && name == "Sleep" {
+				all = append(all, found(t.at(n), "sleeps on the real clock"))
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// bubblers are the functions of a package that run what they are given in a bubble.
+func bubblers(files []*File) map[string]bool {
+	names := map[string]bool{}
+	for grown := true; grown; { // one may call another
+		grown = false
+		for _, f := range files {
+			for _, d := range f.Syntax.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || names[fn.Name.Name] || entry(fn.Name.Name) {
+					continue
+				}
+				for n := range ast.Preorder(fn) {
+					if f.bubble(n, names) {
+						names[fn.Name.Name], grown = true, true
+						break
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// bubble reports whether a node is a call that runs its arguments in a bubble.
+func (f *File) bubble(n ast.Node, bubblers map[string]bool) bool {
+	if target, name, ok := f.call(n); ok {
+		return target == "testing/synctest" && name == "Test"
+	}
+	c, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch fun := c.Fun.(type) {
+	case *ast.Ident:
+		return bubblers[fun.Name]
+	case *ast.SelectorExpr:
+		return bubblers[fun.Sel.Name]
+	}
+	return false
+}
+
+func (f *File) importsPath(target string) bool {
+	for _, path := range f.Imports {
+		if path == target {
+			return true
+		}
+	}
+	return false
 }
 
 // entry reports whether go test calls the function.
 func entry(name string) bool {
 	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Benchmark") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example")
-}
-
-func mapValues(m map[string]string) []string {
-	var all []string
-	for _, v := range m {
-		all = append(all, v)
-	}
-	return all
 }
