@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/publish"
+)
+
+// node is an API over a cluster in memory, behind a real server.
+type node struct {
+	t      testing.TB
+	memory *memory
+	api    *API
+	url    string
+	log    *lockedBuffer
+	ready  []error
+	check  func(r *http.Request, body []byte, res *http.Response, answer []byte) // nil: nothing
+}
+
+func newNode(t testing.TB) *node {
+	n := &node{t: t, memory: newMemory(), log: &lockedBuffer{}}
+	reg := prometheus.NewRegistry()
+	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
+	streams := deliver.NewStreams(deliver.StreamsConfig{Hub: hub})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = hub.Run(ctx) })
+	n.api = New(Config{
+		Topology: n.memory, Control: n.memory, Node: n.memory, Reader: hub, Streams: streams,
+		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
+		NotReady:  func() []error { return n.ready },
+		WebSocket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }),
+		Pages: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = io.WriteString(w, "<!doctype html><title>page</title>")
+		}),
+		PagePaths:      []string{"/", "/assets/app.js"},
+		AllowedOrigins: []string{"https://app.example.com"},
+		Gatherer:       reg, Registerer: reg,
+		Logger: slog.New(slog.NewTextHandler(n.log, nil)),
+	})
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewServer(n.api)
+	server.Start()
+	n.url = server.URL
+	t.Cleanup(func() {
+		n.api.Drain()
+		_ = streams.Drain(context.Background())
+		server.Close()
+		cancel()
+		running.Wait()
+	})
+	return n
+}
+
+// got is what a call got.
+type got struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// json decodes an answer that is one object.
+func (r got) json(t testing.TB) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		t.Fatalf("no JSON: %v in %q", err, r.body)
+	}
+	return v
+}
+
+// lines decodes an answer of one object a line.
+func (r got) lines(t testing.TB) (out []map[string]any) {
+	t.Helper()
+	for line := range bytes.Lines(r.body) {
+		out = append(out, got{body: line}.json(t))
+	}
+	return out
+}
+
+// call sends one request; headers are "Name: value".
+func (n *node) call(method, path, body string, headers ...string) got {
+	n.t.Helper()
+	req, err := http.NewRequest(method, n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if body == "" {
+		req.Body, req.ContentLength = nil, 0
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header[name] = append(req.Header[name], value)
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		n.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		n.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if n.check != nil {
+		n.check(req, []byte(body), res, b)
+	}
+	return got{res.StatusCode, res.Header, b}
+}
+
+// want calls and holds the status against what is wanted.
+func (n *node) want(status int, method, path, body string, headers ...string) got {
+	n.t.Helper()
+	r := n.call(method, path, body, headers...)
+	if r.status != status {
+		n.t.Fatalf("%s %s: status %d, want %d: %s", method, path, r.status, status, r.body)
+	}
+	return r
+}
+
+// topic creates one with settings such as `"partitions":4`.
+func (n *node) topic(name, settings string) {
+	n.t.Helper()
+	if settings != "" {
+		settings = "," + settings
+	}
+	n.want(http.StatusCreated, "POST", "/topics/", `{"name":"`+name+`"`+settings+`}`)
+}
+
+// lockedBuffer is a log that tests read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
