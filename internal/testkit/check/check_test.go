@@ -211,6 +211,10 @@ func TestEachPromise(t *testing.T) {
 			h.Ops = append(h.Ops, again)
 			l.Records = append(l.Records[:5:5], l.Records[4:]...)
 		}, map[Promise]int{Contiguous: 1}},
+		{"a log is out of order", func(h *History) {
+			l := &h.Logs[0]
+			l.Records[4], l.Records[5] = l.Records[5], l.Records[4]
+		}, map[Promise]int{Contiguous: 1}},
 		{"a log ends before its high watermark", func(h *History) {
 			h.readersOff()
 			h.Logs[1].End++

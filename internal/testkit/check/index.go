@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"time"
@@ -37,21 +38,19 @@ func (s *sent) mayStand() int { return len(s.ids) + s.loose }
 // content is the log of a partition, by offset.
 type content struct {
 	Log
+	sent []*sent // of each record; nil: nobody published it
 	// elsewhere has the value of offsets that the log does not hold (any more),
 	// as acknowledgements and readers told them.
 	elsewhere map[int64]string
 }
 
 // at finds the record at an offset.
-func (c *content) at(offset int64) (Record, bool) {
+func (c *content) at(offset int64) (i int, found bool) {
 	if i := offset - c.Start; i >= 0 && i < int64(len(c.Records)) && c.Records[i].Offset == offset {
-		return c.Records[i], true // a contiguous log, the usual case
+		return int(i), true // a contiguous log, the usual case
 	}
-	i := sort.Search(len(c.Records), func(i int) bool { return c.Records[i].Offset >= offset })
-	if i < len(c.Records) && c.Records[i].Offset == offset {
-		return c.Records[i], true
-	}
-	return Record{}, false
+	i = sort.Search(len(c.Records), func(i int) bool { return c.Records[i].Offset >= offset })
+	return i, i < len(c.Records) && c.Records[i].Offset == offset
 }
 
 // between gives the records with from <= offset < to.
@@ -80,24 +79,30 @@ func newJudge(h *History) *judge {
 	for i := range h.Ops {
 		j.addOp(&h.Ops[i])
 	}
-	for _, l := range h.Logs {
-		p := place{l.Topic, l.Partition}
-		// Searching wants order; that the order was wrong is noted by logs().
-		l.Records = slices.Clone(l.Records)
-		slices.SortStableFunc(l.Records, func(a, b Record) int { return int(a.Offset - b.Offset) })
-		j.logs[p] = &content{Log: l, elsewhere: map[int64]string{}}
-		j.places = append(j.places, p)
+	for i := range h.Logs {
+		j.addLog(&h.Logs[i])
 	}
 	slices.SortFunc(j.places, func(a, b place) int {
-		if a.topic != b.topic {
-			if a.topic < b.topic {
-				return -1
-			}
-			return 1
-		}
-		return a.partition - b.partition
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 	})
 	return j
+}
+
+func (j *judge) addLog(l *Log) {
+	c := &content{Log: *l, elsewhere: map[int64]string{}}
+	byOffset := func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) }
+	if !slices.IsSortedFunc(c.Records, byOffset) {
+		j.report.violate(Contiguous, "%s/%d is not in the order of its offsets", l.Topic, l.Partition)
+		c.Records = slices.Clone(c.Records) // the history is not ours to sort
+		slices.SortStableFunc(c.Records, byOffset)
+	}
+	c.sent = make([]*sent, len(c.Records))
+	for i := range c.Records {
+		c.sent[i] = j.sent[valueID{l.Topic, c.Records[i].Value}]
+	}
+	p := place{l.Topic, l.Partition}
+	j.logs[p] = c
+	j.places = append(j.places, p)
 }
 
 func (j *judge) addOp(op *Op) {

@@ -9,8 +9,8 @@ func (j *judge) contents() {
 	const said = -1 // once a key is enough
 	home := map[keyID]int{}
 	r := j.report
-	for i := range j.h.Logs {
-		l := &j.h.Logs[i]
+	for _, p := range j.places {
+		l := j.logs[p]
 		r.Counts.Logs++
 		next := l.Start
 		for k, rec := range l.Records {
@@ -26,7 +26,7 @@ func (j *judge) contents() {
 				r.violate(Contiguous, "%s/%d has offset %d where %d belongs", l.Topic, l.Partition, rec.Offset, next)
 			}
 			next = rec.Offset + 1
-			s := j.sent[valueID{l.Topic, rec.Value}]
+			s := l.sent[k]
 			if s == nil {
 				r.violate(NothingInvented, "%s/%d offset %d holds %q, which nobody published to this topic", l.Topic, l.Partition, rec.Offset, rec.Value)
 				continue
@@ -74,8 +74,9 @@ func (j *judge) copies() {
 func (j *judge) producerOrder() {
 	for _, p := range j.places {
 		last := map[string]int64{}
-		for _, rec := range j.logs[p].Records {
-			s := j.sent[valueID{p.topic, rec.Value}]
+		c := j.logs[p]
+		for i, rec := range c.Records {
+			s := c.sent[i]
 			// A record that was sent under two identities says nothing about either.
 			if s == nil || len(s.ids) != 1 || s.loose > 0 || s.ids[0].producer == "" {
 				continue
@@ -95,8 +96,9 @@ func (j *judge) timeOrder() {
 	for _, p := range j.places {
 		var latest time.Duration // invocation among the records so far
 		var by string
-		for _, rec := range j.logs[p].Records {
-			s := j.sent[valueID{p.topic, rec.Value}]
+		c := j.logs[p]
+		for i, rec := range c.Records {
+			s := c.sent[i]
 			if s == nil || s.copies != 1 {
 				continue // which copy an answer meant is not known
 			}
@@ -144,11 +146,11 @@ func (j *judge) acknowledgements() {
 			c.elsewhere[op.Offset] = op.Value
 			continue // retention took it
 		}
-		switch rec, found := c.at(op.Offset); {
+		switch i, found := c.at(op.Offset); {
 		case !found:
 			r.violate(Kept, "%s/%d offset %d was acknowledged for %q and is missing; the log is [%d,%d)", op.Topic, op.Partition, op.Offset, op.Value, c.Start, c.End)
-		case rec.Value != op.Value:
-			r.violate(Kept, "%s/%d offset %d was acknowledged for %q and holds %q", op.Topic, op.Partition, op.Offset, op.Value, rec.Value)
+		case c.Records[i].Value != op.Value:
+			r.violate(Kept, "%s/%d offset %d was acknowledged for %q and holds %q", op.Topic, op.Partition, op.Offset, op.Value, c.Records[i].Value)
 		}
 	}
 }

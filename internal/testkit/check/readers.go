@@ -128,7 +128,7 @@ func (r *reading) missing(partition int, from, to int64) (int64, bool) {
 		return from, true
 	}
 	// What retention took is not known; a filtered reader is judged by the rest.
-	c := r.logs[place{r.of.Topic, partition}]
+	c := r.log(partition)
 	if c == nil {
 		return 0, false
 	}
@@ -158,7 +158,7 @@ func (r *reading) gap(e *Event) {
 		r.report.violate(NoneSkipped, "%s: a gap of %s/%d leads back from offset %d to %d", r.of.ID, r.of.Topic, e.Partition, p.next, e.Offset)
 		return
 	}
-	if c := r.logs[place{r.of.Topic, e.Partition}]; c != nil {
+	if c := r.log(e.Partition); c != nil {
 		if missing, ok := r.missing(e.Partition, max(p.next, c.Start), e.Offset); ok {
 			r.report.violate(NoneSkipped, "%s: a gap of %s/%d passes over offset %d, which is still kept", r.of.ID, r.of.Topic, e.Partition, missing)
 		}
@@ -170,7 +170,18 @@ func (r *reading) gap(e *Event) {
 // genuine compares a record that was read with what was published and what stands.
 func (r *reading) genuine(e *Event) {
 	topic, id := r.of.Topic, r.of.ID
-	s := r.sent[valueID{topic, e.Value}]
+	c := r.log(e.Partition)
+	var at int
+	found := false
+	if c != nil {
+		at, found = c.at(e.Offset)
+	}
+	var s *sent
+	if found && c.Records[at].Value == e.Value {
+		s = c.sent[at]
+	} else {
+		s = r.sent[valueID{topic, e.Value}]
+	}
 	switch {
 	case s == nil:
 		r.report.violate(NothingInvented, "%s: offset %d of %s/%d holds %q, which nobody published", id, e.Offset, topic, e.Partition, e.Value)
@@ -181,25 +192,23 @@ func (r *reading) genuine(e *Event) {
 	case s.refused == s.attempts:
 		r.report.violate(Refused, "%s: read %q, which was refused", id, e.Value)
 	}
-	c := r.logs[place{topic, e.Partition}]
-	if c == nil {
+	switch {
+	case c == nil:
 		r.report.violate(NothingVanished, "%s: read offset %d of %s/%d; there is no log of that partition", id, e.Offset, topic, e.Partition)
-		return
-	}
-	if e.Offset < c.Start {
+	case e.Offset < c.Start:
 		if other, told := c.elsewhere[e.Offset]; told && other != e.Value {
 			r.report.violate(OneTruth, "%s: offset %d of %s/%d was read as %q, elsewhere it was %q", id, e.Offset, topic, e.Partition, e.Value, other)
 		}
 		c.elsewhere[e.Offset] = e.Value
-		return
-	}
-	switch rec, found := c.at(e.Offset); {
 	case !found:
 		r.report.violate(NothingVanished, "%s: read %q at offset %d of %s/%d; the log is [%d,%d)", id, e.Value, e.Offset, topic, e.Partition, c.Start, c.End)
-	case rec.Value != e.Value:
-		r.report.violate(OneTruth, "%s: offset %d of %s/%d was read as %q, the log holds %q", id, e.Offset, topic, e.Partition, e.Value, rec.Value)
+	case c.Records[at].Value != e.Value:
+		r.report.violate(OneTruth, "%s: offset %d of %s/%d was read as %q, the log holds %q", id, e.Offset, topic, e.Partition, e.Value, c.Records[at].Value)
 	}
 }
+
+// log is a partition of the reader's topic; nil: the history has none.
+func (r *reading) log(partition int) *content { return r.logs[place{r.of.Topic, partition}] }
 
 // complete wants a reader that read to the end to have seen the end.
 func (r *reading) complete() {
