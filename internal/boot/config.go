@@ -49,11 +49,12 @@ type Entry struct {
 // order of the table.
 func (c Config) Effective() []Entry { return c.effective }
 
-// LogValue shows the configuration in a log, name by name.
+// LogValue shows the configuration in a log, name by name, each with where it
+// came from.
 func (c Config) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, len(c.effective))
 	for _, e := range c.effective {
-		attrs = append(attrs, slog.String(e.Name, e.Value))
+		attrs = append(attrs, slog.String(e.Name, e.Value+" ("+e.Source+")"))
 	}
 	return slog.GroupValue(attrs...)
 }

@@ -85,8 +85,10 @@ func Load(src Source) (Config, error) {
 	var c Config
 	for _, s := range settings {
 		text, from := merged.String(s.Name), origin[s.Name]
-		if given := from.name != ""; given && s.Lacks != "" {
-			faults = append(faults, fmt.Errorf("%s: %s", from.spelling(s), s.Lacks))
+		if s.Lacks != "" {
+			if from.name != "" {
+				faults = append(faults, fmt.Errorf("%s: %s", from.spelling(s), s.Lacks))
+			}
 			continue
 		}
 		if s.set != nil {

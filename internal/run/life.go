@@ -30,6 +30,9 @@ const (
 	// failureDeadline bounds each stop after a failure: what is left of the
 	// process serves nobody, and a new one is waiting to take over.
 	failureDeadline = 2 * time.Second
+	// echo: a signal this soon after the first is the same one. Some senders
+	// (timeout of coreutils, for one) signal the process and then its group.
+	echo = 250 * time.Millisecond
 )
 
 // StepError says which step failed.
@@ -86,7 +89,7 @@ type lifetime struct {
 	base    context.Context // what the steps' contexts come from: never ends by itself
 	ended   chan *StepError
 	begun   []*begun
-	told    bool // asked to stop, by a signal or by the end of ctx
+	told    time.Time // when it was asked to stop, by a signal or by the end of ctx
 	wg      sync.WaitGroup
 }
 
@@ -153,10 +156,10 @@ func (lt *lifetime) until(result <-chan error) (err, cause error) {
 	case err = <-result:
 		return err, nil
 	case <-lt.asked:
-		lt.told = true
+		lt.told = time.Now()
 		return nil, errAsked
 	case sig := <-lt.signals:
-		lt.told = true
+		lt.told = time.Now()
 		lt.Logger.Info("stopping", "signal", sig.String())
 		return nil, errAsked
 	case failed := <-lt.ended:
@@ -254,11 +257,13 @@ func (lt *lifetime) await(ctx context.Context, result <-chan error) (err, late e
 				return nil, errLate
 			}
 		case sig := <-lt.signals:
-			if lt.told {
+			switch {
+			case lt.told.IsZero():
+				lt.told = time.Now() // a failure began this stop: this is the first signal
+			case time.Since(lt.told) > echo:
 				lt.Logger.Warn("ended at once", "signal", sig.String())
 				return nil, ErrForced
 			}
-			lt.told = true // a failure began this stop: this is the first signal
 		}
 	}
 }

@@ -177,6 +177,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			signals <- syscall.SIGTERM
+			signals <- syscall.SIGTERM // an echo of the first
 			time.Sleep(time.Second)
 			signals <- syscall.SIGTERM
 		}()
