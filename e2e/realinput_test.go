@@ -1,0 +1,238 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidewire/e2e/client"
+	"tidewire/e2e/harness"
+)
+
+// realCuts is how often each stream is cut.
+const realCuts = 20
+
+// TestRealInput publishes tens of thousands of real events with the command
+// line and reads them in every way, on connections that are cut in the middle
+// of what they carry, while the publishing goes on.
+func TestRealInput(t *testing.T) {
+	inputs := []struct{ file, field string }{
+		{"bus-positions.jsonl", "vehicle"}, // 140 keys of like size
+		{"earthquakes.jsonl", "net"},       // 14 keys, one of them with a third of all
+	}
+	node := harness.Start(t, harness.Options{})
+	t.Logf("ready after %s", node.ReadyAfter())
+	for _, in := range inputs {
+		t.Run(in.file, func(t *testing.T) { realInput(t, node, in.file, in.field) })
+	}
+}
+
+// realEvents is a file of events by key, in its order.
+type realEvents struct {
+	path  string
+	lines int
+	bytes int64
+	byKey map[string][]string
+}
+
+func readRealEvents(t *testing.T, file, field string) realEvents {
+	t.Helper()
+	in := realEvents{path: harness.Data(t, file), byKey: map[string][]string{}}
+	f, err := os.Open(in.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var event map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, lines.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		key := event[field].(string)
+		in.byKey[key] = append(in.byKey[key], compact.String())
+		in.lines++
+		in.bytes += int64(compact.Len())
+	}
+	if err := lines.Err(); err != nil || in.lines == 0 {
+		t.Fatalf("%d lines: %v", in.lines, err)
+	}
+	return in
+}
+
+// cutting gives the bytes after which each of the first connections is cut, so
+// that the cuts spread over most of the stream.
+func (in *realEvents) cutting(r *rand.Rand) func(int) int64 {
+	const aroundValue = 190 // bytes of a message beside its value, roughly
+	all := in.bytes + int64(in.lines)*aroundValue
+	var budgets []int64
+	for range realCuts {
+		budgets = append(budgets, int64((0.4+r.Float64())*float64(all)/(realCuts+4)))
+	}
+	return func(connection int) int64 {
+		if connection < len(budgets) {
+			return budgets[connection]
+		}
+		return -1
+	}
+}
+
+func realInput(t *testing.T, node *harness.Node, file, field string) {
+	in := readRealEvents(t, file, field)
+	r := random(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not read within %s", patience))
+	defer cancel()
+	api := client.New(node.URL)
+	topic := strings.TrimSuffix(file, ".jsonl")
+	api.CreateTopic(t, topic, `"partitions":4`)
+
+	socketProxy := client.NewProxy(t, node.Addr, in.cutting(r))
+	eventProxy := client.NewProxy(t, node.Addr, in.cutting(r))
+	type reader struct {
+		name string
+		*ledger
+		follower
+		run  func(context.Context) error
+		err  error
+		took time.Duration
+	}
+	readers := []*reader{
+		{name: "WebSocket", ledger: newLedger(false), follower: follower{addr: socketProxy.Addr}},
+		{name: "SSE", ledger: newLedger(true), follower: follower{addr: eventProxy.Addr}},
+		{name: "long poll", ledger: newLedger(false), follower: follower{addr: node.Addr}},
+	}
+	begin := time.Now()
+	var reading sync.WaitGroup
+	for _, x := range readers {
+		x.topic, x.follower.note, x.resumed = topic, x.ledger.note, x.ledger.resume
+		x.more = func() bool { return x.total < in.lines }
+		reading.Go(func() {
+			switch x.name {
+			case "WebSocket":
+				x.err = x.webSocket(ctx)
+			case "SSE":
+				x.err = x.events(ctx)
+			default:
+				x.err = x.longPoll(ctx, 300)
+			}
+			x.took = time.Since(begin)
+		})
+	}
+	stdout, stderr, code := node.CLI(ctx, nil, "publish", topic, in.path, "--key-field", field, "--output", "json")
+	took := time.Since(begin)
+	if code != 0 {
+		cancel()
+		reading.Wait()
+		t.Fatalf("publish ended with %d: %s%s", code, stdout, stderr)
+	}
+	t.Logf("%s: %d events, %d bytes, %d keys, published in %s: %s", file, in.lines, in.bytes, len(in.byKey), took.Round(time.Millisecond), strings.TrimSpace(stdout))
+	reading.Wait()
+	for _, x := range readers {
+		if x.err == nil {
+			x.err = x.compare(in.byKey)
+		}
+		if x.err != nil {
+			t.Errorf("%s: after %d events on %d connections: %v", x.name, x.total, x.connections, x.err)
+		}
+		t.Logf("%-9s: %d events, each exactly once in key order, on %d connections; %d resumes, %d repeats (at most %d a resume), %d cursor pushes, done after %s",
+			x.name, x.total, x.connections, x.resumes, x.repeats, x.mostRepeats, x.cursors, x.took.Round(time.Millisecond))
+		if x.mostRepeats > 64 {
+			t.Errorf("%s: %d events came again after a resume, at most 64 may", x.name, x.mostRepeats)
+		}
+	}
+	for name, proxy := range map[string]*client.Proxy{"WebSocket": socketProxy, "SSE": eventProxy} {
+		if proxy.Cuts() != realCuts {
+			t.Errorf("%s was cut %d times, want %d", name, proxy.Cuts(), realCuts)
+		}
+	}
+	if readers[0].repeats != 0 {
+		t.Errorf("%d events came twice over WebSocket", readers[0].repeats)
+	}
+
+	pollLog(t, api, topic, &in)
+	pollCursors(t, api, topic, &in)
+}
+
+// pollLog reads every partition by offset: the log itself.
+func pollLog(t *testing.T, api *client.API, topic string, in *realEvents) {
+	t.Helper()
+	log := newLedger(false)
+	var sizes []string
+	for _, p := range api.Topic(t, topic).Layout.Partitions {
+		all := api.ReadAll(t, topic, p.ID)
+		for _, m := range all {
+			if err := log.note(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if int64(len(all)) != p.HW || p.Earliest != 0 {
+			t.Errorf("partition %d: %d records, its description says [%d,%d)", p.ID, len(all), p.Earliest, p.HW)
+		}
+		sizes = append(sizes, strconv.Itoa(len(all)))
+	}
+	if err := log.compare(in.byKey); err != nil {
+		t.Errorf("the log: %v", err)
+	}
+	t.Logf("log      : %d records, each event exactly once, in partitions of %s", log.total, strings.Join(sizes, ", "))
+}
+
+// pollCursors walks the whole topic from cursor to cursor, and each key alone.
+func pollCursors(t *testing.T, api *client.API, topic string, in *realEvents) {
+	t.Helper()
+	walk := newLedger(false)
+	polls := 0
+	for where, value := "from", "earliest"; ; {
+		p := api.MustPoll(t, topic, where, value, "limit", "487")
+		polls++
+		for _, m := range p.Messages {
+			if err := walk.note(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p.End {
+			break
+		}
+		if len(p.Messages) == 0 {
+			t.Fatalf("an empty page that is not the end: %s", p.Body)
+		}
+		where, value = "cursor", p.Cursor
+	}
+	if err := walk.compare(in.byKey); err != nil {
+		t.Errorf("poll: %v", err)
+	}
+	t.Logf("poll     : %d events in %d polls", walk.total, polls)
+
+	keyed := 0
+	for key, values := range in.byKey {
+		if keyed++; keyed > 5 {
+			break
+		}
+		var got []string
+		for where, value := "from", "earliest"; ; {
+			p := api.MustPoll(t, topic, where, value, "limit", "1000", "key", key)
+			for _, m := range p.Messages {
+				got = append(got, string(m.Bytes()))
+			}
+			if p.End {
+				break
+			}
+			where, value = "cursor", p.Cursor
+		}
+		if strings.Join(got, "\n") != strings.Join(values, "\n") {
+			t.Errorf("poll of key %q: %d events, want the file's %d in their order", key, len(got), len(values))
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidewire/e2e/client"
+	"tidewire/e2e/harness"
+)
+
+// retentionClients and retentionOffsets are how many clients poll, each at how
+// many random offsets.
+const (
+	retentionClients = 50
+	retentionOffsets = 200
+)
+
+// TestRetention polls at random offsets while retention deletes segments. A
+// record's value says where it stands, so a wrong one cannot pass; what is gone
+// must be said, and where to go on.
+func TestRetention(t *testing.T) {
+	for _, c := range []struct{ name, retention string }{
+		{"bytes", `{"age":"0s","bytes":1048576}`},
+		{"age", `{"age":"2s","bytes":0}`},
+	} {
+		t.Run(c.name, func(t *testing.T) { retention(t, c.retention) })
+	}
+}
+
+// retentionValue is the value of the record at an offset.
+func retentionValue(offset int64) string {
+	return fmt.Sprintf("%d %s", offset, strings.Repeat(string(rune('a'+offset%26)), 500+int(offset*31%1000)))
+}
+
+func retention(t *testing.T, settings string) {
+	r := random(t)
+	node := harness.Start(t, harness.Options{})
+	api := client.New(node.URL)
+	api.CreateTopic(t, "kept", `"partitions":1,"retention":`+settings)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	// One publisher, so that it knows each offset before it sends.
+	var end atomic.Int64
+	publish := func(n int64) error {
+		var body strings.Builder
+		first := end.Load()
+		for i := range n {
+			fmt.Fprintf(&body, "{\"value\":%q,\"content_type\":\"text/plain\"}\n", retentionValue(first+i))
+		}
+		ans, err := api.Do(ctx, http.MethodPost, "/topics/kept", "application/x-ndjson", body.String())
+		if err != nil || ans.Status != http.StatusCreated || !strings.Contains(ans.Body, fmt.Sprintf(`"offset":%d,`, first+n-1)) {
+			return fmt.Errorf("publish at %d: %d %.300s: %w", first, ans.Status, ans.Body, err)
+		}
+		end.Store(first + n)
+		return nil
+	}
+	const batch = 250
+	for range 20 {
+		if err := publish(batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var publishing, polling sync.WaitGroup
+	polls, stop := make([]pollCounts, retentionClients), make(chan struct{})
+	publishing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := publish(batch); err != nil {
+				t.Error(err)
+				return
+			}
+			pause(ctx, 50*time.Millisecond) // about 5 MB/s: segments roll and go all the time
+		}
+	})
+	begin := time.Now()
+	for i := range polls {
+		own := rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
+		polling.Go(func() { polls[i].poll(ctx, t, client.New(node.URL), own, &end) })
+	}
+	polling.Wait()
+	took := time.Since(begin)
+	// It goes on until retention has deleted something, however fast the polls were.
+	harness.Await(t, patience, "retention deletes segments", func() bool {
+		return api.Topic(t, "kept").Layout.Partitions[0].Earliest > 20*batch
+	})
+	for i := range polls {
+		polling.Go(func() { polls[i].poll(ctx, t, client.New(node.URL), rand.New(rand.NewPCG(uint64(i), 2)), &end) })
+	}
+	polling.Wait()
+	close(stop)
+	publishing.Wait()
+
+	var all pollCounts
+	for i := range polls {
+		all.add(&polls[i])
+	}
+	p := api.Topic(t, "kept").Layout.Partitions[0]
+	t.Logf("%d clients at %d offsets each, twice; the first round took %s: %d pages with %d right records, %d empty at the end, %d times 410; the log is [%d,%d) of %d; the longest poll took %s",
+		retentionClients, retentionOffsets, took.Round(time.Millisecond), all.pages, all.records, all.empty, all.expired, p.Earliest, p.HW, end.Load(), all.longest.Round(time.Millisecond))
+	if all.pages == 0 || all.expired == 0 {
+		t.Error("the polls met no record, or no expired offset")
+	}
+	if p.HW != end.Load() {
+		t.Errorf("the log ends at %d, published were %d", p.HW, end.Load())
+	}
+}
+
+// pollCounts is what one client saw.
+type pollCounts struct {
+	pages, records, empty, expired int
+	longest                        time.Duration
+	earliest                       int64 // that was told last
+}
+
+func (c *pollCounts) add(o *pollCounts) {
+	c.pages += o.pages
+	c.records += o.records
+	c.empty += o.empty
+	c.expired += o.expired
+	c.longest = max(c.longest, o.longest)
+}
+
+// poll polls at random offsets, now and then a little past the end, and goes on
+// by the cursor it gets: of a page or of a refusal.
+func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r *rand.Rand, end *atomic.Int64) {
+	for range retentionOffsets {
+		offset := r.Int64N(end.Load() + 20)
+		if r.IntN(2) == 0 { // around the log start, where segments go under the reader
+			low := max(0, c.earliest-500)
+			offset = low + r.Int64N(end.Load()+20-low)
+		}
+		begin := time.Now()
+		p, err := api.Poll(ctx, "kept", "offset", strconv.FormatInt(offset, 10), "limit", strconv.Itoa(1+r.IntN(40)))
+		c.longest = max(c.longest, time.Since(begin))
+		if err != nil {
+			t.Errorf("poll at %d: %v", offset, err)
+			return
+		}
+		if !c.judge(t, &p, offset) {
+			return
+		}
+		next, from := p.Cursor, offset+int64(len(p.Messages))
+		if p.Status == http.StatusGone {
+			var problem struct {
+				Earliest, End *int64
+			}
+			if !parse(t, p.Body, &problem) || problem.Earliest == nil || problem.End == nil || p.Problem.Cursor == "" {
+				t.Errorf("410 at %d without earliest, end and cursor: %s", offset, p.Body)
+				return
+			}
+			if *problem.Earliest <= offset || *problem.End < *problem.Earliest {
+				t.Errorf("410 at %d says the log is [%d,%d)", offset, *problem.Earliest, *problem.End)
+				return
+			}
+			c.earliest = *problem.Earliest
+			next, from = p.Problem.Cursor, *problem.Earliest
+		}
+		if r.IntN(4) == 0 {
+			p, err = api.Poll(ctx, "kept", "cursor", next, "limit", "5")
+			if err != nil {
+				t.Errorf("poll at the cursor after %d: %v", offset, err)
+				return
+			}
+			if !c.judge(t, &p, from) {
+				return
+			}
+		}
+	}
+}
+
+// judge compares a page with what was published.
+func (c *pollCounts) judge(t *testing.T, p *client.Page, offset int64) bool {
+	switch {
+	case p.Status == http.StatusGone:
+		if p.Problem.Code != "offset-expired" && p.Problem.Code != "cursor-expired" {
+			t.Errorf("410 at %d: %s", offset, p.Body)
+			return false
+		}
+		c.expired++
+		return true
+	case p.Status != http.StatusOK:
+		t.Errorf("poll at %d: %d %s", offset, p.Status, p.Body)
+		return false
+	case len(p.Messages) == 0:
+		if !p.End {
+			t.Errorf("an empty page at %d that is not the end", offset)
+		}
+		c.empty++
+		return true
+	}
+	c.pages++
+	for i, m := range p.Messages {
+		if want := offset + int64(i); m.Offset != want || string(m.Bytes()) != retentionValue(want) {
+			t.Errorf("poll at %d: message %d has offset %d and value %.40q", offset, i, m.Offset, m.Bytes())
+			return false
+		}
+		c.records++
+	}
+	return true
+}
