@@ -16,6 +16,7 @@ var (
 	pathLike = regexp.MustCompile(`^[A-Za-z0-9_.{},/-]+$`)
 	testLike = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*$`)
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	metric   = regexp.MustCompile("`((?:gateway|broker|coordinator|node)_[a-z_]+)`")
 	makeLike = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)`)
 	target   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 )

@@ -85,6 +85,27 @@ func TestTheOperationsPageListsEverySetting(t *testing.T) {
 	}
 }
 
+// A metric that an operator is told of is declared somewhere.
+func TestTheOperationsPageNamesRealMetrics(t *testing.T) {
+	declared := map[string]bool{}
+	for _, f := range house(t).Files {
+		for n := range ast.Preorder(f.Syntax) {
+			if s, ok := n.(*ast.BasicLit); ok && !f.Test {
+				declared[strings.Trim(s.Value, `"`)] = true
+			}
+		}
+	}
+	named := metric.FindAllStringSubmatch(read(t, "../../docs/operations.md"), -1)
+	for _, m := range named {
+		if !declared[m[1]] {
+			t.Errorf("docs/operations.md names the metric %s, which nothing declares", m[1])
+		}
+	}
+	if len(named) < 5 {
+		t.Errorf("only %d metrics found", len(named))
+	}
+}
+
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
