@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,11 +28,7 @@ type Source struct {
 // are known and hidden: naming one gives the reason, not "unknown flag".
 func AddFlags(fs *pflag.FlagSet) {
 	for _, s := range Settings() {
-		help := s.Help
-		if s.Value != "" {
-			help = "`" + s.Value + "` " + help
-		}
-		fs.Var(&flagValue{text: s.Default, kind: s.Value}, s.Flag(), help)
+		fs.Var(&flagValue{text: s.Default, kind: cmp.Or(s.Value, "bool")}, s.Flag(), s.Help)
 		f := fs.Lookup(s.Flag())
 		if s.Value == "" {
 			f.NoOptDefVal = "true"

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/cmd/tidewire/internal/client"
+)
+
+const (
+	defaultServer  = "http://127.0.0.1:8080"
+	serverVariable = "TIDEWIRE_SERVER"
+)
+
+// remote is what the commands that call a server have in common.
+type remote struct {
+	process
+	server string
+	output string
+}
+
+// addRemote gives a command the flags --server and --output.
+func addRemote(cmd *cobra.Command, p process) *remote {
+	r := &remote{process: p}
+	cmd.Flags().StringVar(&r.server, "server", "", "`URL` of a node; "+serverVariable+" or "+defaultServer+" if not given")
+	r.addOutput(cmd)
+	return r
+}
+
+func (r *remote) addOutput(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.output, "output", "", "`format`: table or json (one object a line); table on a terminal, json in a pipe")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// open checks the common flags and makes the client.
+func (r *remote) open() (*client.Client, error) {
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cmp.Or(r.server, r.variable(serverVariable), defaultServer))
+	if err != nil {
+		return nil, usagef("--server: %w", err)
+	}
+	return c, nil
+}
+
+func (r *remote) checkOutput() error {
+	switch r.output {
+	case "", "table", "json":
+		return nil
+	}
+	return usagef("--output: %q is neither table nor json", r.output)
+}
+
+// table reports whether a person reads the output.
+func (r *remote) table() bool {
+	if r.output != "" {
+		return r.output == "table"
+	}
+	return terminal(r.out)
+}
+
+// line writes one JSON object on a line of its own.
+func (r *remote) line(v any) error {
+	raw, ok := v.(json.RawMessage)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(v); err != nil {
+			return fmt.Errorf("encode the output: %w", err)
+		}
+	}
+	_, err := r.out.Write(append(raw[:len(raw):len(raw)], '\n'))
+	return err
+}
+
+// rows writes a table; the first row is its head.
+func rows(w io.Writer, all [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range all {
+		for i, cell := range row {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
+			}
+			fmt.Fprint(t, cmp.Or(visible(cell), "-"))
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}

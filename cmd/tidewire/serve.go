@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/internal/boot"
+	"tidewire/internal/obs"
+	"tidewire/internal/run"
+)
+
+func newServe(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: `Serve runs a node with all roles until it is told to stop.
+
+Every setting is a flag, a variable TIDEWIRE_<NAME>, or a line of the YAML file of
+--config, under the same name (--log-level, TIDEWIRE_LOG_LEVEL, log_level); flags win
+over variables, variables over the file.
+
+The standard output has a line for each listener, such as listening http=127.0.0.1:8080,
+and ready in 41ms once the node serves; logs go to the standard error. The first
+SIGTERM or SIGINT drains and stops the node, a second one ends it at once.`,
+		Example: `  tidewire serve
+  tidewire serve --data /var/lib/tidewire --log-format json
+  TIDEWIRE_HTTP=127.0.0.1:0 tidewire serve --config tidewire.yaml`,
+		Args: cobra.NoArgs,
+	}
+	boot.AddFlags(cmd.Flags())
+	cmd.Flags().SortFlags = false
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.MarkFlagDirname("data")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		n, err := newNode(cmd, p)
+		if err != nil {
+			return usage(err)
+		}
+		return serve(cmd.Context(), n, p)
+	}
+	return cmd
+}
+
+// newNode reads the settings and checks them against the machine. Its errors
+// are mistakes in the settings.
+func newNode(cmd *cobra.Command, p process) (*node, error) {
+	disk, environ, err := dataDisk(p.environ)
+	if err != nil {
+		return nil, err
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "" // boot has another name
+	}
+	cfg, err := boot.Load(boot.Source{Flags: cmd.Flags(), Environ: environ, Hostname: hostname})
+	if err != nil {
+		return nil, err
+	}
+	files, err := obs.ReadDescriptors()
+	if err != nil {
+		return nil, err
+	}
+	connections, err := files.MaxConnections(cfg.MaxConnections)
+	if err != nil {
+		return nil, err
+	}
+	build := obs.ReadBuild(version)
+	return &node{
+		cfg: cfg, disk: disk, files: files, connections: connections, build: build,
+		log: obs.NewLogger(p.err, cfg.LogLevel, cfg.LogFormat), registry: obs.NewRegistry(build, files),
+		out: p.out, began: time.Now(),
+	}, nil
+}
+
+// serve runs a node until it is told to stop, or a part of it fails.
+func serve(ctx context.Context, n *node, p process) error {
+	// Room for both signals that mean something.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	n.log.Info("starting", "version", n.build.Version, "revision", n.build.Revision, "go", n.build.Go, "pid", os.Getpid())
+	n.log.Info("configuration", "config", n.cfg)
+	n.log.Info("open files", "limit", n.files, "max_connections", n.connections)
+	socket := p.variable("NOTIFY_SOCKET")
+	tell := func(state string) {
+		if err := run.Notify(socket, state); err != nil {
+			n.log.Warn("systemd was not told", "state", state, obs.Err, err)
+		}
+	}
+	backoff := run.Backoff{Dir: n.cfg.Data, Logger: n.log}
+	life := run.Life{
+		Steps:  append([]run.Step{{Name: "restart back-off", Start: backoff.Wait}}, n.steps()...),
+		Logger: n.log,
+		Ready: func(took time.Duration) {
+			n.ready.Store(true)
+			took = took.Round(time.Millisecond)
+			fmt.Fprintf(n.out, "ready in %s\n", max(took, time.Millisecond))
+			n.log.Info("ready", obs.Took, took)
+			tell("READY=1")
+		},
+		Stopping: func() {
+			n.ready.Store(false)
+			tell("STOPPING=1")
+		},
+	}
+	err := life.Run(ctx, signals)
+	return errors.Join(err, n.settle(backoff, err))
+}
+
+// settle leaves word for the next start of how this one ended.
+func (n *node) settle(backoff run.Backoff, err error) error {
+	var failed *diskFailure
+	switch {
+	case errors.As(err, &failed):
+		return backoff.Failed(failed)
+	case err == nil:
+		n.log.Info("stopped")
+		return backoff.Clear()
+	}
+	return nil
+}

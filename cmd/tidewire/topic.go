@@ -1,0 +1,314 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tidewire/cmd/tidewire/internal/client"
+	"tidewire/internal/boot"
+	"tidewire/internal/ident"
+)
+
+func newTopic(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "topic",
+		Short: "Create, list, describe, alter and delete topics",
+		Args:  nearestCommand,
+		RunE:  group,
+	}
+	cmd.AddCommand(newTopicCreate(p), newTopicList(p), newTopicDescribe(p), newTopicAlter(p), newTopicDelete(p))
+	return cmd
+}
+
+// settingFlags are the flags of a topic's settings.
+type settingFlags struct {
+	partitions, replicas, minInsync int
+	retentionAge                    time.Duration
+	retentionBytes, maxMessageBytes string
+	durability                      string
+	unclean                         bool
+	idempotencyWindow               time.Duration
+}
+
+func (s *settingFlags) add(fs *pflag.FlagSet) {
+	fs.IntVar(&s.replicas, "replicas", 0, "copies of each partition; min(3, brokers) if not given")
+	fs.IntVar(&s.minInsync, "min-insync", 0, "copies that must be in sync to take records; max(1, replicas - 1) if not given")
+	fs.DurationVar(&s.retentionAge, "retention-age", 168*time.Hour, "delete records older than this; 0: never")
+	fs.StringVar(&s.retentionBytes, "retention-bytes", "0", "keep so much a partition, as 64MiB; 0: no bound")
+	fs.StringVar(&s.maxMessageBytes, "max-message-bytes", "1MiB", "largest record: key, value and headers")
+	fs.StringVar(&s.durability, "durability", "fsync", "what an acknowledgement promises: fsync or replicated")
+	fs.BoolVar(&s.unclean, "unclean", false, "let a replica that is not in sync lead when no other is left, and lose records")
+	fs.DurationVar(&s.idempotencyWindow, "idempotency-window", 2*time.Minute, "how long an Idempotency-Key is remembered")
+}
+
+// given collects the settings whose flags were given; the rest stays the server's.
+func (s *settingFlags) given(fs *pflag.FlagSet) (client.TopicSettings, error) {
+	var t client.TopicSettings
+	if fs.Changed("partitions") {
+		t.Partitions = &s.partitions
+	}
+	if fs.Changed("replicas") {
+		t.Replicas = &s.replicas
+	}
+	if fs.Changed("min-insync") {
+		t.MinInsync = &s.minInsync
+	}
+	if fs.Changed("retention-age") || fs.Changed("retention-bytes") {
+		t.Retention = &client.Retention{}
+	}
+	if fs.Changed("retention-age") {
+		age := s.retentionAge.String()
+		t.Retention.Age = &age
+	}
+	if fs.Changed("retention-bytes") {
+		n, err := boot.ParseSize(s.retentionBytes)
+		if err != nil {
+			return t, usagef("--retention-bytes: %w", err)
+		}
+		t.Retention.Bytes = &n
+	}
+	if fs.Changed("max-message-bytes") {
+		n, err := boot.ParseSize(s.maxMessageBytes)
+		if err != nil {
+			return t, usagef("--max-message-bytes: %w", err)
+		}
+		t.MaxMessageBytes = &n
+	}
+	if fs.Changed("durability") {
+		t.Durability = &s.durability
+	}
+	if fs.Changed("unclean") {
+		t.Unclean = &s.unclean
+	}
+	if fs.Changed("idempotency-window") {
+		w := s.idempotencyWindow.String()
+		t.IdempotencyWindow = &w
+	}
+	return t, nil
+}
+
+func newTopicCreate(p process) *cobra.Command {
+	var s settingFlags
+	cmd := &cobra.Command{
+		Use:   "create TOPIC",
+		Short: "Create a topic; the same again is no error",
+		Example: `  tidewire topic create orders --partitions 4
+  tidewire topic create audit --retention-age 8760h --max-message-bytes 64KiB`,
+		Args: cobra.ExactArgs(1),
+	}
+	r := addRemote(cmd, p)
+	cmd.Flags().IntVar(&s.partitions, "partitions", 1, "how many partitions, up to 256")
+	s.add(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		settings, err := s.given(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if err := ident.CheckTopicName(args[0]); err != nil {
+			return usage(err)
+		}
+		settings.Name = args[0]
+		t, created, err := c.CreateTopic(cmd.Context(), settings)
+		if err != nil {
+			return err
+		}
+		if !r.table() {
+			return r.line(t.Raw)
+		}
+		what := "created"
+		if !created {
+			what = "is there already, just so:"
+		}
+		_, err = fmt.Fprintf(r.out, "%s %s with %d partitions\n", t.Name, what, len(t.Layout.Partitions))
+		return err
+	}
+	return cmd
+}
+
+func newTopicList(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the topics",
+		Example: "  tidewire topic list --output json | jq -r .name",
+		Args:    cobra.NoArgs,
+	}
+	r := addRemote(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		topics, err := c.Topics(cmd.Context())
+		if err != nil {
+			return err
+		}
+		table := [][]string{{"TOPIC", "PARTITIONS", "REPLICAS", "MIN-INSYNC", "RECORDS", "RETENTION", "DURABILITY"}}
+		for _, t := range topics {
+			if !r.table() {
+				if err := r.line(t.Raw); err != nil {
+					return err
+				}
+				continue
+			}
+			table = append(table, []string{
+				t.Name, strconv.Itoa(len(t.Layout.Partitions)), strconv.Itoa(t.Replicas), strconv.Itoa(t.MinInsync),
+				strconv.FormatInt(records(t), 10), retention(t.Retention), t.Durability,
+			})
+		}
+		if !r.table() {
+			return nil
+		}
+		return rows(r.out, table)
+	}
+	return cmd
+}
+
+// records counts what is kept of a topic.
+func records(t client.Topic) (n int64) {
+	for _, p := range t.Layout.Partitions {
+		n += p.HW - p.Earliest
+	}
+	return n
+}
+
+func retention(r client.Retention) string {
+	var parts []string
+	if r.Age != nil && *r.Age != "0s" && *r.Age != "0" {
+		parts = append(parts, *r.Age)
+	}
+	if r.Bytes != nil && *r.Bytes > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes", *r.Bytes))
+	}
+	if len(parts) == 0 {
+		return "for ever"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func newTopicDescribe(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "describe TOPIC",
+		Short:   "Show a topic's settings and partitions",
+		Example: "  tidewire topic describe orders",
+		Args:    cobra.ExactArgs(1),
+	}
+	r := addRemote(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		t, err := c.Topic(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return describe(r, t)
+	}
+	return cmd
+}
+
+func describe(r *remote, t client.Topic) error {
+	if !r.table() {
+		return r.line(t.Raw)
+	}
+	err := rows(r.out, [][]string{
+		{"topic", t.Name},
+		{"id", t.ID},
+		{"replicas", fmt.Sprintf("%d, %d in sync needed", t.Replicas, t.MinInsync)},
+		{"retention", retention(t.Retention)},
+		{"largest record", fmt.Sprintf("%d bytes", t.MaxMessageBytes)},
+		{"durability", t.Durability},
+		{"unclean", strconv.FormatBool(t.Unclean)},
+		{"idempotency window", t.IdempotencyWindow},
+		{"generation", strconv.FormatUint(uint64(t.Layout.Generation), 10)},
+	})
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"PARTITION", "STATE", "LEADER", "EPOCH", "EARLIEST", "HW", "ISR", "HASHES"}}
+	for _, p := range t.Layout.Partitions {
+		table = append(table, []string{
+			strconv.FormatUint(uint64(p.ID), 10), p.State, p.Leader, strconv.FormatUint(uint64(p.LeaderEpoch), 10),
+			strconv.FormatInt(p.Earliest, 10), strconv.FormatInt(p.HW, 10),
+			fmt.Sprintf("%d/%d", len(p.ISR), len(p.Replicas)), fmt.Sprintf("%08x-%08x", p.Lo, p.Hi-1),
+		})
+	}
+	fmt.Fprintln(r.out)
+	return rows(r.out, table)
+}
+
+func newTopicAlter(p process) *cobra.Command {
+	var s settingFlags
+	cmd := &cobra.Command{
+		Use:     "alter TOPIC",
+		Short:   "Change settings of a topic",
+		Example: "  tidewire topic alter orders --retention-age 24h",
+		Args:    cobra.ExactArgs(1),
+	}
+	r := addRemote(cmd, p)
+	s.add(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		settings, err := s.given(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		if settings == (client.TopicSettings{}) {
+			return usagef("topic alter needs at least one setting to change")
+		}
+		t, err := c.AlterTopic(cmd.Context(), args[0], settings)
+		if err != nil {
+			return err
+		}
+		return describe(r, t)
+	}
+	return cmd
+}
+
+func newTopicDelete(p process) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:     "delete TOPIC",
+		Short:   "Delete a topic and every record of it",
+		Example: "  tidewire topic delete orders --yes",
+		Args:    cobra.ExactArgs(1),
+	}
+	r := addRemote(cmd, p)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		// A script means what it says; a person at a terminal is asked.
+		if !yes && terminal(r.in) && terminal(r.out) {
+			fmt.Fprintf(r.out, "Delete %s and every record of it? Type its name: ", visible(args[0]))
+			var answer string
+			if _, err := fmt.Fscanln(r.in, &answer); err != nil || answer != args[0] {
+				return &exitError{exitFailed, fmt.Errorf("nothing was deleted")}
+			}
+		}
+		if err := c.DeleteTopic(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		if r.table() {
+			_, err = fmt.Fprintf(r.out, "%s deleted\n", args[0])
+			return err
+		}
+		return r.line(map[string]any{"topic": args[0], "deleted": true})
+	}
+	return cmd
+}
