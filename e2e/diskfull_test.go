@@ -1,0 +1,273 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidewire/e2e/client"
+	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/check"
+)
+
+// smallDisk mounts a file system of its own for a data folder.
+func smallDisk(t *testing.T, size string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tidewire-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("NOT TESTED: a full disk needs root rights to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+func freeBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// hog takes all but some of a disk's free space with a file of its own.
+func hog(t *testing.T, path string, leave int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 1<<20)
+	for {
+		left := freeBytes(t, filepath.Dir(path)) - leave
+		if left <= 0 {
+			return
+		}
+		if _, err := f.Write(b[:min(left, int64(len(b)))]); errors.Is(err, syscall.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// untilFull publishes from all writers until each was refused because the disk
+// is full, and says how many records were kept meanwhile.
+func untilFull(t *testing.T, writers []*writer) int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	var kept atomic.Int64
+	var wg sync.WaitGroup
+	for _, w := range writers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				a := w.put(ctx)
+				switch {
+				case a.kept():
+					kept.Add(1)
+				case a.code == "disk-full":
+					if n, err := strconv.Atoi(a.full.Header.Get("Retry-After")); err != nil || n < 1 || a.full.Status != 503 {
+						t.Errorf("%s: %d with Retry-After %q", w.name, a.full.Status, a.full.Header.Get("Retry-After"))
+					}
+					return
+				default:
+					t.Errorf("%s: %s %v", w.name, a.code, a.err)
+					return
+				}
+			}
+			t.Errorf("%s: the disk did not fill up", w.name)
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return kept.Load()
+}
+
+// heals waits until a writer's records are kept again. While the disk is full
+// each is refused and nothing else.
+func heals(t *testing.T, w *writer, bound time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	harness.Await(t, bound, "publishing goes on by itself", func() bool {
+		a := w.put(t.Context())
+		if !a.kept() && a.code != "disk-full" {
+			t.Fatalf("%s: %s %v", w.name, a.code, a.err)
+		}
+		return a.kept()
+	})
+	return time.Since(began)
+}
+
+// reads checks that a whole topic can be read in every way.
+func reads(t *testing.T, n *harness.Node, topic string) (records int) {
+	t.Helper()
+	api := client.New(n.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for _, p := range api.Topic(t, topic).Layout.Partitions {
+		records += len(api.ReadAll(t, topic, p.ID))
+	}
+	sse, err := client.OpenSSE(ctx, n.URL+"/topics/"+topic+"/events?from=earliest", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sse.Close()
+	for range records {
+		if e, _, err := sse.NextMessage(); err != nil || e.Name != "message" {
+			t.Fatalf("SSE while the disk is full: %s %v", e.Name, err)
+		}
+	}
+	ws, err := client.DialWS(ctx, n.Addr, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Drop()
+	if f, err := ws.Call(ctx, 1, `{"op":"subscribe","id":1,"topic":"`+topic+`","from":"earliest"}`); err != nil || f.Op != "subscribed" {
+		t.Fatalf("subscribe while the disk is full: %s %v", f.Raw, err)
+	}
+	for got := 0; got < records; {
+		f, err := ws.Next(ctx)
+		if err != nil {
+			t.Fatalf("WebSocket while the disk is full, after %d messages: %v", got, err)
+		}
+		if f.Op == "message" {
+			got++
+		}
+	}
+	return records
+}
+
+// tail keeps a live subscription open and counts what it gets.
+type tailing struct {
+	got  atomic.Int64
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	err  error
+}
+
+func follow(t *testing.T, n *harness.Node, topic string) *tailing {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &tailing{stop: cancel}
+	ws, err := client.DialWS(ctx, n.Addr, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := ws.Call(ctx, 1, `{"op":"subscribe","id":1,"topic":"`+topic+`","from":"latest"}`); err != nil || f.Op != "subscribed" {
+		t.Fatalf("subscribe: %s %v", f.Raw, err)
+	}
+	l.wg.Go(func() {
+		defer ws.Drop()
+		for {
+			f, err := ws.Next(ctx)
+			if err != nil {
+				l.err = err
+				return
+			}
+			if f.Op == "message" {
+				l.got.Add(1)
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); l.wg.Wait() })
+	return l
+}
+
+// TestFullDiskRefusesAndHealsByItself fills the disk twice: by a foreign file
+// and by records. Publishing is refused clearly, reading and following go on,
+// and once there is space, publishing does as well, with no restart. In
+// between the node is killed with not a byte free, and starts.
+func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
+	disk := smallDisk(t, "200m")
+	n := harness.Start(t, harness.Options{Dir: filepath.Join(disk, "data"), Args: []string{"--min-free-bytes", "8MiB"}})
+	client.New(n.URL).CreateTopic(t, "filling", `"partitions":4`)
+	rec := check.NewRecorder()
+	writers := newWriters(n, rec, "filling", 4, 8, 64<<10)
+	live := follow(t, n, "filling")
+	for _, w := range writers {
+		for range 10 {
+			w.mustPut(t)
+		}
+	}
+
+	foreign := filepath.Join(disk, "foreign")
+	hog(t, foreign, 0)
+	kept := untilFull(t, writers)
+	t.Logf("a foreign file took the disk to %d bytes free: %d more records were kept, then every publish was refused", freeBytes(t, disk), kept)
+	if n := reads(t, n, "filling"); n < 80 {
+		t.Errorf("only %d records can be read while the disk is full", n)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the foreign file is gone: publishing again after %s", heals(t, writers[0], 30*time.Second).Round(time.Millisecond))
+
+	kept = untilFull(t, writers)
+	t.Logf("records took the disk to %d bytes free: %d were kept", freeBytes(t, disk), kept)
+	if free := freeBytes(t, disk); free > 48<<20 || free < 1<<20 {
+		t.Errorf("publishing stopped with %d bytes free where 8 MiB are to be left", free)
+	}
+	t.Logf("%d records read while the disk is full", reads(t, n, "filling"))
+	sent := int64(0)
+	for _, w := range writers {
+		sent += int64(w.acknowledged())
+	}
+	harness.Await(t, 20*time.Second, "the subscription from before has all", func() bool { return live.got.Load() >= sent })
+
+	// Not a byte left, and the power fails.
+	hog(t, foreign, 0)
+	n.Kill()
+	hog(t, foreign, 0)
+	before := harness.Sums(t, filepath.Join(n.Dir(), "topics"))
+	if err := n.Run(); err != nil {
+		t.Fatalf("start with %d bytes free: %v", freeBytes(t, disk), err)
+	}
+	t.Logf("ready after %s with %d bytes free", n.ReadyAfter().Round(time.Millisecond), freeBytes(t, disk))
+	for name, sum := range harness.Sums(t, filepath.Join(n.Dir(), "topics")) {
+		if old, ok := before[name]; ok && old != sum && filepath.Ext(name) == ".log" {
+			t.Logf("note: %s was written to by the start", name)
+		}
+	}
+	for _, w := range writers {
+		w.api = client.New(n.URL)
+	}
+	untilFull(t, writers)
+	t.Logf("%d records read after the kill", reads(t, n, "filling"))
+
+	// Space comes back from the node's own retention.
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
+	client.New(n.URL).Must(t, 200, "PATCH", "/topics/filling", "application/json", `{"retention":{"bytes":8388608}}`)
+	t.Logf("retention was lowered: publishing again after %s, %d bytes free", heals(t, writers[1], 60*time.Second).Round(time.Millisecond), freeBytes(t, disk))
+
+	for _, w := range writers {
+		if w.producer != "" { // what was left open is settled by a repeat
+			w.mustPut(t)
+		}
+	}
+	if err := n.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if err := n.Run(); err != nil {
+		t.Fatal(err)
+	}
+	records := keepLogs(t, n, rec, "filling")
+	judge(t, rec)
+	t.Logf("%d records in the end", records)
+}
