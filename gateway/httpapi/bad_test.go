@@ -11,7 +11,7 @@ import (
 // Each mistake is refused by its own code, and the answer names the field and
 // what is allowed there.
 func TestBadRequestsGetAClearProblem(t *testing.T) {
-	n := newNode(t)
+	n, d := newNode(t), loadDocument(t)
 	n.topic("orders", `"partitions":4,"max_message_bytes":2048`)
 	n.topic("lone", "")
 	const producer = "Tidewire-Producer: 0193b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f"
@@ -120,8 +120,8 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"a foreign page", "POST", "/topics/orders", `1`, []string{"Origin: https://elsewhere.example"}, 403, "forbidden", []string{"elsewhere", "allowed_origins"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := *n
-			n.t = t
+			n, d := *n, *d
+			n.t, d.t, n.check = t, t, d.check
 			r := n.call(c.method, c.path, c.body, c.headers...)
 			if r.status != c.status || r.header.Get("Content-Type") != "application/problem+json" {
 				t.Fatalf("status %d (%s), want %d: %s", r.status, r.header.Get("Content-Type"), c.status, r.body)
