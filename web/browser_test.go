@@ -56,9 +56,9 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 	s.message("c4", 1, 2, `"k"`, `"value":"again"`)
 	s.message("c5", 1, 3, `"k"`, `"value":"new"`)
-	s.send("event: gap\ndata: {\"reason\":\"expired\",\"partition\":0,\"cursor\":\"c6\"}\n\n")
+	s.send("event: gap\ndata: {\"reason\":\"expired\",\"requested\":\"0:1\",\"earliest\":\"0:9\",\"end\":\"0:12\",\"cursor\":\"c6\"}\n\n")
 	b.until(rows + " === 6")
-	if feed := b.text("feed"); strings.Contains(feed, "again") || !strings.Contains(feed, "new") || !strings.Contains(feed, "Gap in partition 0") {
+	if feed := b.text("feed"); strings.Contains(feed, "again") || !strings.Contains(feed, "new") || !strings.Contains(feed, "not kept any more. Kept from 0:9 on") {
 		t.Errorf("the feed after the cut: %s", feed)
 	}
 	b.until(`document.getElementById("count").textContent === "5"`)

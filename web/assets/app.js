@@ -181,7 +181,7 @@ function open() {
   source.onerror = () => {
     if (source !== tail.source) return;
     if (source.readyState === EventSource.CONNECTING) setState("reconnecting", "Reconnecting"); // by itself
-    else retry(); // the browser gave up: an answer that was no stream
+    else retry(); // an answer that was no stream, or the word that this one has ended for good
   };
   on("message", (data) => receive(JSON.parse(data)));
   on("gap", (data) => showGap(JSON.parse(data)));
@@ -269,10 +269,19 @@ function valueOf(m) {
   return words.length > MAX_SHOWN ? [`${words.slice(0, MAX_SHOWN)}…`, false] : [words, false];
 }
 
+const GAPS = {
+  expired: "they are not kept any more",
+  truncated: "they are not part of the log any more",
+  "other-topic": "the topic is another one by now",
+  unknown: "the place to go on from is not known",
+};
+
 function showGap(gap) {
   if (gap.cursor) tail.cursor = gap.cursor;
-  const where = gap.partition === undefined ? "" : ` in partition ${gap.partition}`;
-  keep(() => text("li", "gap", `Gap${where}: records before this point are not kept any more (${gap.reason ?? "expired"}).`));
+  tail.seen.clear(); // the offsets may be another log's
+  const why = GAPS[gap.reason] ?? gap.reason;
+  const kept = gap.earliest ? ` Kept from ${gap.earliest} on (partition:offset).` : "";
+  keep(() => text("li", "gap", `Gap: records are missing here, for ${why}.${kept}`));
 }
 
 function clear() {
