@@ -14,34 +14,12 @@ import (
 
 	"tidewire/broker/partition"
 	"tidewire/broker/replica"
+	"tidewire/broker/storage"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 )
-
-// Log is a partition's log as the storage hands it out.
-type Log interface {
-	replica.Log
-	// Recovered is the newest producer state the log holds, and its offset; a
-	// nil state at the log start means that all of the log is to be folded.
-	Recovered() (at ident.Offset, state []byte)
-	// Fold calls f for every batch from the one that holds from, voids included.
-	Fold(from ident.Offset, f func(record.Batch) error) error
-	// SetSnapshotter tells the log where to get the producer state as of its end.
-	SetSnapshotter(f func() (ident.Offset, []byte))
-	// Configure follows a change of the topic's settings.
-	Configure(age time.Duration, bytes int64)
-}
-
-// Store is the node's data folder.
-type Store interface {
-	Found() []ident.Partition
-	Open(p ident.Partition, age time.Duration, bytes int64) (Log, error)
-	Delete(p ident.Partition) error
-	Quarantine(p ident.Partition) error
-	PutMeta(key, value string) error
-}
 
 // Feed is the coordinator's change feed. Next blocks until there is a snapshot
 // newer than after.
@@ -52,7 +30,7 @@ type Feed interface {
 // Config of a Host.
 type Config struct {
 	Node   ident.NodeID
-	Store  Store
+	Store  *storage.Store
 	Feed   Feed
 	Logger *slog.Logger
 }
@@ -60,7 +38,7 @@ type Config struct {
 // held is a replica and what it was last told.
 type held struct {
 	replica  *replica.Replica
-	log      Log
+	log      *storage.Log
 	topic    string
 	modified uint64 // of the topic, when it was last looked at
 }
@@ -165,7 +143,7 @@ func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
 			return fmt.Errorf("open partition %d of topic %q: %w", part.Index, t.Name, err)
 		}
 	} else {
-		r.log.Configure(t.Settings.RetentionAge, t.Settings.RetentionBytes)
+		r.log.Configure(logConfig(t))
 	}
 	if part.Leader == h.cfg.Node {
 		r.replica.Lead(part.LeaderEpoch, part.Range, t.Settings)
@@ -179,7 +157,7 @@ func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
 
 // open opens a partition's log and rebuilds what its machine remembers.
 func (h *Host) open(t *cluster.Topic, part *cluster.Partition, ref ident.Partition) (*held, error) {
-	log, err := h.cfg.Store.Open(ref, t.Settings.RetentionAge, t.Settings.RetentionBytes)
+	log, err := h.cfg.Store.Log(ref, logConfig(t))
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +170,13 @@ func (h *Host) open(t *cluster.Topic, part *cluster.Partition, ref ident.Partiti
 	return &held{replica: r, log: log, topic: t.Name}, nil
 }
 
-func (h *Host) recover(t *cluster.Topic, part *cluster.Partition, log Log) (*partition.Machine, error) {
+func logConfig(t *cluster.Topic) storage.LogConfig {
+	return storage.LogConfig{RetentionAge: t.Settings.RetentionAge, RetentionBytes: t.Settings.RetentionBytes}
+}
+
+// recover rebuilds what the machine of a partition remembers: from the newest
+// producer state that the log holds, and from the records after it.
+func (h *Host) recover(t *cluster.Topic, part *cluster.Partition, log *storage.Log) (*partition.Machine, error) {
 	rules := partition.Rules{Range: part.Range, MaxMessageBytes: t.Settings.MaxMessageBytes, IdempotencyWindow: t.Settings.IdempotencyWindow}
 	at, state := log.Recovered()
 	machine, err := partition.Restore(state, at)

@@ -65,13 +65,13 @@ func appendRun(b []byte, r run) []byte {
 }
 
 // Restore makes the machine of a snapshot that was taken when the end was at.
-// A nil snapshot is the state of nothing to remember.
+// An empty snapshot is the state of nothing to remember.
 func Restore(snapshot []byte, at ident.Offset) (*Machine, error) {
 	m := New(at)
-	if snapshot == nil {
+	if len(snapshot) == 0 {
 		return m, nil
 	}
-	if len(snapshot) == 0 || snapshot[0] != snapshotVersion {
+	if snapshot[0] != snapshotVersion {
 		return nil, ErrSnapshot
 	}
 	d := decoder{b: snapshot[1:]}

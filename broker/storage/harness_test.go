@@ -150,7 +150,9 @@ func (r *running) mustLog(t testing.TB, p ident.Partition, cfg LogConfig) *Log {
 // put appends a batch and waits until it is durable.
 func put(l *Log, epoch ident.Epoch, ms int64, count, bytes int) error {
 	done := make(chan error, 1)
-	l.Append(batch(l.part, epoch, l.End(), ms, count, bytes), func(err error) { done <- err })
+	if err := l.Append(batch(l.part, epoch, l.End(), ms, count, bytes), nil, func(err error) { done <- err }); err != nil {
+		done <- err
+	}
 	return <-done
 }
 

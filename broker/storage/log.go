@@ -89,49 +89,32 @@ func (l *Log) Configure(cfg LogConfig) {
 
 // Append keeps a batch. Its header is filled in and sealed: it begins at End,
 // and neither epoch nor timestamp falls. From then on nobody changes its bytes.
-// done is called once, when the batch is durable or nobody can say any more
-// (UnknownOutcome), from the journal's goroutine: it must be quick. Whether the
-// batch can be taken is asked with Admit before offsets are given out; a batch
-// that is refused here all the same is not part of the log.
-func (l *Log) Append(b record.Batch, done func(error)) {
-	l.append(&item{log: l, batch: b, durable: done})
-}
-
-// AppendWritten is Append for a topic that asks for durability "replicated":
-// written is called once the batch is in the page cache, durable (may be nil)
-// once it is on the disk as well.
-func (l *Log) AppendWritten(b record.Batch, written, durable func(error)) {
-	if durable == nil {
-		durable = func(error) {}
+// durable (may be nil) is called once, when the batch is on the disk or nobody can say any
+// more (UnknownOutcome); written (may be nil, too) is called before that, once
+// the batch is in the page cache. Both are called from the journal's goroutine
+// and must be quick. Whether a batch can be taken is asked with Admit before
+// offsets are given out; an error here says that it is not part of the log all
+// the same, and that neither is called.
+func (l *Log) Append(b record.Batch, written, durable func(error)) error {
+	it := &item{log: l, batch: b, head: b.Header(), written: written, durable: durable}
+	e := journal.Entry{Type: entryBatch, Payload: b, Durable: it}
+	if written != nil {
+		e.Written = (*writtenItem)(it)
 	}
-	l.append(&item{log: l, batch: b, durable: durable, written: written})
-}
-
-func (l *Log) append(it *item) {
-	it.head = it.batch.Header()
 	l.mu.Lock()
-	err := l.refusalLocked("append", true)
-	if err == nil {
-		l.checkOrderLocked(it.head)
-		e := journal.Entry{Type: entryBatch, Payload: it.batch, Durable: it}
-		if it.written != nil {
-			e.Written = (*writtenItem)(it)
-		}
-		if err = l.store.journal.Append(e); err == nil {
-			l.tail = append(l.tail, it)
-			l.tailBytes += int64(len(it.batch))
-			l.extend(it.head)
-		}
+	defer l.mu.Unlock()
+	if err := l.refusalLocked("append", true); err != nil {
+		return err
 	}
-	l.mu.Unlock()
-	if err != nil {
-		if it.written != nil {
-			it.written(err)
-		}
-		it.durable(err)
-		return
+	l.checkOrderLocked(it.head)
+	if err := l.store.journal.Append(e); err != nil {
+		return err
 	}
-	l.store.unflushed.Add(int64(len(it.batch)))
+	l.tail = append(l.tail, it)
+	l.tailBytes += int64(len(b))
+	l.extend(it.head)
+	l.store.unflushed.Add(int64(len(b)))
+	return nil
 }
 
 // checkOrderLocked keeps the invariant that a log is contiguous and that epoch
@@ -161,7 +144,9 @@ func (it *item) Done(end journal.Position, err error) {
 		}
 		l.store.metrics.appended(len(it.batch))
 	}
-	it.durable(err)
+	if it.durable != nil {
+		it.durable(err)
+	}
 }
 
 // noteReadyLocked says whether the flusher has to hear of the log.

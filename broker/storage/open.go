@@ -71,6 +71,7 @@ func (s *Store) open() error {
 	if scan.Empty() && scan.Corrupt == nil {
 		scan.Corrupt = &journal.CorruptError{File: journalDir(s.cfg.Dir), Reason: "there is no journal file, although this data folder had one"}
 	}
+	s.checkpointed, s.torn = scan.HasCheckpoint, scan.TornBytes > 0
 	f, err := replay(s.cfg.FS, s.cfg.Dir, scan)
 	if err != nil {
 		return fmt.Errorf("replay the journal: %w", err)
@@ -215,7 +216,7 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		l.state = fl.state
 		l.tail, l.durableTail = fl.tail, len(fl.tail)
 		for _, it := range l.tail {
-			it.log, it.durable = l, func(error) {}
+			it.log = l
 			l.tailBytes += int64(len(it.batch))
 		}
 		l.readyBytes = l.tailBytes
@@ -246,11 +247,14 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 func (s *Store) adoptSalvage(l *Log, fl *foundLog, corrupt *journal.CorruptError) {
 	for _, b := range fl.salvaged {
 		if corrupt == nil {
-			l.append(&item{log: l, batch: b, durable: func(error) {}})
+			if err := l.Append(b, nil, func(error) {}); err != nil {
+				s.log.Error("a salvaged batch was not taken", "partition", l.part.String(), "offset", int64(b.Header().Base), "err", err)
+				break
+			}
 			continue
 		}
 		h := b.Header()
-		l.tail = append(l.tail, &item{log: l, batch: b, head: h, durable: func(error) {}})
+		l.tail = append(l.tail, &item{log: l, batch: b, head: h})
 		l.durableTail++
 		l.tailBytes += int64(len(b))
 		l.extend(h)

@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,8 @@ type Metrics struct {
 	encoded  prometheus.Counter
 	logReads prometheus.Counter
 	gaps     *prometheus.CounterVec
+
+	messages, bytes atomic.Int64 // over all transports, for the node's rates
 }
 
 // NewMetrics declares the metrics; a nil registerer keeps them to itself.
@@ -58,6 +61,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Wrote counts a run that was written to a reader.
 func (m *Metrics) Wrote(transport string, r Run) {
 	m.Delivered.WithLabelValues(transport).Add(float64(r.Len()))
+	m.messages.Add(int64(r.Len()))
+	m.bytes.Add(int64(len(r.Lines())))
 	if r.Live() {
 		m.Latency.WithLabelValues(transport).Observe(max(0, time.Since(time.UnixMilli(r.Timestamp())).Seconds()))
 	}

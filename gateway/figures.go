@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/httpapi"
+	"tidewire/gateway/publish"
+	"tidewire/internal/rpc"
+)
+
+const (
+	// sampleEvery is how often the counters behind the rates are read.
+	sampleEvery = time.Second
+	// rateOver is what a rate is an average of, in samples.
+	rateOver = 5
+)
+
+// figures is what this node says of itself.
+type figures struct {
+	cfg       Config
+	publisher *publish.Publisher
+	delivered *deliver.Metrics
+	seats     *deliver.Seats
+	started   time.Time
+
+	mu      sync.Mutex
+	samples []sample // oldest first, at most rateOver+1
+}
+
+// sample is the counters at one moment.
+type sample struct {
+	at                    time.Time
+	in, inBytes           int64
+	delivered, deliveredB int64
+}
+
+func newFigures(cfg Config, p *publish.Publisher, d *deliver.Metrics, s *deliver.Seats) *figures {
+	return &figures{cfg: cfg, publisher: p, delivered: d, seats: s, started: time.Now()}
+}
+
+// run reads the counters until ctx ends.
+func (f *figures) run(ctx context.Context) error {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		f.take()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *figures) take() {
+	s := sample{at: time.Now()}
+	s.in, s.inBytes = f.publisher.Kept()
+	s.delivered, s.deliveredB = f.delivered.Totals()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.samples = append(f.samples, s)
+	if len(f.samples) > rateOver+1 {
+		f.samples = append(f.samples[:0], f.samples[1:]...)
+	}
+}
+
+func (f *figures) rates() (r httpapi.Rates) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.samples) < 2 {
+		return r
+	}
+	a, b := f.samples[0], f.samples[len(f.samples)-1]
+	seconds := b.at.Sub(a.at).Seconds()
+	return httpapi.Rates{
+		InRecords: float64(b.in-a.in) / seconds, InBytes: float64(b.inBytes-a.inBytes) / seconds,
+		OutMessages: float64(b.delivered-a.delivered) / seconds, OutBytes: float64(b.deliveredB-a.deliveredB) / seconds,
+	}
+}
+
+// Figures of this node at this moment.
+func (f *figures) Figures() httpapi.Figures {
+	return httpapi.Figures{
+		ID: f.cfg.Node, Started: f.started, Connections: f.seats.Taken(),
+		Disk:              httpapi.Disk{Used: f.cfg.Disk.Used(), Free: f.cfg.Disk.Free()},
+		Rates:             f.rates(),
+		CoordinatorLeader: f.cfg.Node, // a lone node leads, or it would not run
+	}
+}
+
+// Loads are the partitions this node holds.
+func (f *figures) Loads() []rpc.PartitionLoad { return f.cfg.Broker.Loads() }

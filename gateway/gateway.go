@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/httpapi"
+	"tidewire/gateway/publish"
+	"tidewire/gateway/session"
+	"tidewire/gateway/topology"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// Broker leads partitions and reads them.
+type Broker interface {
+	publish.Appender
+	deliver.Source
+	Loads() []rpc.PartitionLoad
+}
+
+// Coordinator decides about topics and says what the cluster is.
+type Coordinator interface {
+	httpapi.Controller
+	topology.Source
+}
+
+// Disk says how the data folder stands, in bytes.
+type Disk interface {
+	Used() int64
+	Free() int64
+}
+
+// Config of a Gateway. A zero field means its default.
+type Config struct {
+	Listener    net.Listener // required; the gateway closes it
+	Broker      Broker       // required
+	Coordinator Coordinator  // required
+	Disk        Disk         // required
+	Node        ident.NodeID // required
+	Name        string       // of the node
+	Pages       http.Handler // at /; nil: none
+	// NotReady gives the reasons why the node cannot serve beside the gateway's
+	// own; nil: none.
+	NotReady func() []error
+
+	AllowedOrigins      []string
+	MaxConnections      int // WebSockets and event streams; 0: no bound
+	MaxConnectionsPerIP int // 0: no bound
+	MaxSubscriptions    int // a connection
+	MaxFrameBytes       int
+	SlowConsumerTimeout time.Duration
+
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Gateway serves clients.
+type Gateway struct {
+	cfg       Config
+	publisher *publish.Publisher
+	hub       *deliver.Hub
+	streams   *deliver.Streams
+	sessions  *session.Manager
+	api       *httpapi.API
+	server    *http.Server
+	figures   *figures
+}
+
+// New makes a Gateway. It starts nothing.
+func New(cfg Config) *Gateway {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	g := &Gateway{cfg: cfg}
+	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: cfg.Broker, Registerer: cfg.Registerer})
+	delivered := deliver.NewMetrics(cfg.Registerer)
+	g.hub = deliver.NewHub(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Logger: cfg.Logger, Metrics: delivered})
+	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
+	g.streams = deliver.NewStreams(deliver.StreamsConfig{
+		Hub: g.hub, Seats: seats, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
+	})
+	g.sessions = session.New(session.Config{
+		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats,
+		AllowedOrigins: cfg.AllowedOrigins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
+		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
+	})
+	g.figures = newFigures(cfg, g.publisher, delivered, seats)
+	g.api = httpapi.New(httpapi.Config{
+		Topology: cfg.Coordinator, Control: cfg.Coordinator, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, AllowedOrigins: cfg.AllowedOrigins,
+		Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
+	})
+	g.server = httpapi.NewServer(g.api)
+	return g
+}
+
+// Run serves until ctx ends; connections that are left then are cut. Where
+// there is time, Drain comes first.
+func (g *Gateway) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.hub.Run(ctx) })
+	group.Go(func() error { return g.sessions.Run(ctx) })
+	group.Go(func() error { return g.figures.run(ctx) })
+	group.Go(func() error {
+		if err := g.server.Serve(g.cfg.Listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return g.server.Close()
+	})
+	return group.Wait()
+}
+
+// Drain ends the service in order: no new connections; streams and WebSockets
+// are told where they stand and when to come back, polls are answered, publishes
+// under way end. What is left when ctx ends is cut by the end of Run.
+func (g *Gateway) Drain(ctx context.Context) error {
+	g.api.Drain()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.streams.Drain(ctx) })
+	group.Go(func() error { return g.sessions.Drain(ctx) })
+	err := group.Wait()
+	err = errors.Join(err, g.server.Shutdown(ctx))
+	return errors.Join(err, g.publisher.Drain(ctx))
+}
