@@ -23,6 +23,9 @@ type Options struct {
 	Args []string // further flags of serve
 	Env  []string // further variables, NAME=value
 	Tags []string // build tags of the binary
+	// OpenFiles is the most files the process may hold open; 0: what the
+	// machine gives.
+	OpenFiles int
 }
 
 // Node is one running process.
@@ -31,6 +34,8 @@ type Node struct {
 	opts Options
 	Addr string // host:port of HTTP, the same through restarts
 	URL  string
+	// Listeners has the host:port of each listener, by name.
+	Listeners map[string]string
 
 	client http.Client
 	reader sync.WaitGroup // of the process's output
@@ -89,6 +94,10 @@ const startTimeout = 60 * time.Second
 func (n *Node) Run() error {
 	args := append([]string{"serve", "--data", n.opts.Dir, "--http", n.Addr, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, n.opts.Args...)
 	cmd := exec.Command(Binary(n.t, n.opts.Tags...), args...)
+	if n.opts.OpenFiles > 0 {
+		shell := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, n.opts.OpenFiles)
+		cmd = exec.Command("/bin/sh", append([]string{"-c", shell, cmd.Path}, args...)...)
+	}
 	cmd.Env = append(os.Environ(), n.opts.Env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -101,20 +110,21 @@ func (n *Node) Run() error {
 		return err
 	}
 	n.cmd, n.stderr, n.exited = cmd, stderr, make(chan struct{})
-	ready := make(chan string, 1)
+	ready := make(chan map[string]string, 1)
 	exited := n.exited
 	n.reader.Go(func() {
-		if addr := scanListening(out); addr != "" {
-			ready <- addr
+		if listeners := scanListening(out); listeners != nil {
+			ready <- listeners
 		}
 		_, _ = io.Copy(io.Discard, out) // until the process closes it
 		n.err = cmd.Wait()
 		close(exited)
 	})
 	select {
-	case addr := <-ready:
+	case n.Listeners = <-ready:
 		n.ready = time.Since(begin)
-		n.Addr, n.URL = addr, "http://"+addr
+		n.Addr = n.Listeners["http"]
+		n.URL = "http://" + n.Addr
 		return nil
 	case <-n.exited:
 		return fmt.Errorf("the node ended before it was ready: %v\n%s", n.err, stderr)
@@ -124,19 +134,23 @@ func (n *Node) Run() error {
 	}
 }
 
-// scanListening reads the lines a node prints at its start until it is ready.
-func scanListening(r io.Reader) (addr string) {
+// scanListening reads the lines a node prints at its start until it is ready;
+// nil if it never was.
+func scanListening(r io.Reader) map[string]string {
+	listeners := map[string]string{}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line := lines.Text()
-		if rest, ok := strings.CutPrefix(line, "listening http="); ok {
-			addr = rest
+		if rest, ok := strings.CutPrefix(line, "listening "); ok {
+			if name, addr, ok := strings.Cut(rest, "="); ok {
+				listeners[name] = addr
+			}
 		}
 		if strings.HasPrefix(line, "ready in ") {
-			return addr
+			return listeners
 		}
 	}
-	return ""
+	return nil
 }
 
 // Kill ends the process with SIGKILL and waits for it.
