@@ -1,8 +1,12 @@
 package e2e_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -157,4 +161,18 @@ func judge(t testing.TB, rec *check.Recorder) {
 	if report.Counts.Acknowledged == 0 || report.Counts.Records == 0 {
 		t.Error("nothing was acknowledged or nothing was kept: this proves nothing")
 	}
+}
+
+// countKept reads the answers of an ndjson call and counts the lines that were
+// kept; the error names the first that was not.
+func countKept(r io.Reader) (kept int, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if bytes.Contains(lines.Bytes(), []byte(`"offset":`)) && !bytes.Contains(lines.Bytes(), []byte(`"code":`)) {
+			kept++
+		} else if err == nil {
+			err = fmt.Errorf("a line was answered with %s", lines.Text())
+		}
+	}
+	return kept, errors.Join(err, lines.Err())
 }
