@@ -133,8 +133,10 @@ func readSnapshotMeta(path string, n snapshotName) (*snapshotMeta, error) {
 		return nil, &contradiction{fmt.Errorf("it describes %s, entry %d of term %d", m.ID, m.Index, m.Term)}
 	case m.Version != raft.SnapshotVersionMax:
 		return nil, fmt.Errorf("it is of version %d", m.Version)
-	case len(m.Configuration.Servers) == 0 || m.ConfigurationIndex > m.Index:
-		return nil, errors.New("it names no coordinators, or names them too late")
+	case !slices.ContainsFunc(m.Configuration.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter }):
+		return nil, errors.New("it names no coordinator with a vote")
+	case m.ConfigurationIndex > m.Index:
+		return nil, fmt.Errorf("its configuration is of entry %d", m.ConfigurationIndex)
 	}
 	return &m, nil
 }

@@ -1,0 +1,76 @@
+package membership_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidewire/internal/membership"
+)
+
+func TestALoneNodeListensAndLeaves(t *testing.T) {
+	var out bytes.Buffer
+	m := membership.New(membership.Config{
+		Name: "one", Bind: "127.0.0.1:0", Label: "cluster",
+		Logger: slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	if err := m.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	addr := m.Addr()
+	if host, port, err := net.SplitHostPort(addr); err != nil || host != "127.0.0.1" || port == "0" {
+		t.Fatalf("%s, %v", addr, err)
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	cancel()
+	wg.Wait()
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Fatal("still listening after it left")
+	}
+	// The dial above came without the cluster's label: a warning is all there may be.
+	if s := out.String(); strings.Contains(s, "level=INFO") && !strings.Contains(s, "label") {
+		t.Fatalf("not quiet: %s", s)
+	}
+}
+
+func TestAnAdvertisedAddressIsTakenAsGiven(t *testing.T) {
+	m := membership.New(membership.Config{Name: "one", Bind: "127.0.0.1:0", Advertise: "127.0.0.9:7402"})
+	if err := m.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m.Addr() != "127.0.0.9:7402" {
+		t.Fatal(m.Addr())
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBadAddressesAreNamed(t *testing.T) {
+	for _, bind := range []string{"", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"} {
+		err := membership.New(membership.Config{Name: "one", Bind: bind}).Open(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "gossip address") {
+			t.Errorf("%q: %v", bind, err)
+		}
+	}
+}
