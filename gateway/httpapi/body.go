@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// bodySilence is how long a sender may send nothing.
+	// bodySilence is how long the sender of one body may send nothing.
 	bodySilence = 30 * time.Second
+	// lineSilence is that of a stream of lines, whose source may be quiet.
+	lineSilence = 5 * time.Minute
 	// bodyTime is how long a whole body may take that is not a stream of lines.
 	bodyTime = 5 * time.Minute
 	// controlBytes bounds the body of a call of control.
@@ -27,12 +29,15 @@ const (
 type sender struct {
 	body    io.Reader
 	control *http.ResponseController
+	silence time.Duration
 	until   time.Time       // of the whole body; zero: no bound
 	stopped context.Context // ends reading when done; nil: never
 }
 
-func newSender(w http.ResponseWriter, r *http.Request, most time.Duration) *sender {
-	s := &sender{body: r.Body, control: http.NewResponseController(w)}
+// newSender reads a body that may be silent for a while, and take most in all;
+// 0: no bound.
+func newSender(w http.ResponseWriter, r *http.Request, silence, most time.Duration) *sender {
+	s := &sender{body: r.Body, control: http.NewResponseController(w), silence: silence}
 	if most > 0 {
 		s.until = time.Now().Add(most)
 	}
@@ -42,7 +47,7 @@ func newSender(w http.ResponseWriter, r *http.Request, most time.Duration) *send
 // Read sets the deadline for one read and takes it away again: left behind, it
 // would end the request while its records are being kept.
 func (s *sender) Read(p []byte) (int, error) {
-	at := time.Now().Add(bodySilence)
+	at := time.Now().Add(s.silence)
 	if !s.until.IsZero() && s.until.Before(at) {
 		at = s.until
 	}
@@ -70,7 +75,7 @@ func brokenBody(err error) error {
 	var n net.Error
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &n) && n.Timeout():
-		return fault.New(fault.Invalid, "the body did not arrive in time: %s without a byte, or %s in all, is too slow", bodySilence, bodyTime).With("field", "body")
+		return fault.New(fault.Invalid, "the body did not arrive in time: %s without a byte (%s between lines of ndjson), or %s in all, is too slow", bodySilence, lineSilence, bodyTime).With("field", "body")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.New(fault.Invalid, "the body ended before it was whole").With("field", "body")
 	}
@@ -91,7 +96,7 @@ func readBounded(w http.ResponseWriter, r *http.Request, most int) ([]byte, erro
 		// not all at once, for announcing costs the client nothing.
 		room = int(min(r.ContentLength+1, 64<<10))
 	}
-	in := io.LimitReader(newSender(w, r, bodyTime), int64(most)+1)
+	in := io.LimitReader(newSender(w, r, bodySilence, bodyTime), int64(most)+1)
 	b := make([]byte, 0, room)
 	for {
 		if len(b) == cap(b) {

@@ -31,11 +31,15 @@ func (a *API) edge(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", apiPolicy)
 
 		defer func() {
+			abort := false
 			if p := recover(); p != nil {
-				a.panicked(res, r, p)
+				abort = a.panicked(res, r, p)
 			}
 			a.metrics.count(r, res.status)
 			res.end()
+			if abort {
+				panic(http.ErrAbortHandler) // net/http ends the connection without a word
+			}
 		}()
 		done, err := a.origins.check(res, r)
 		switch {
@@ -110,22 +114,19 @@ func (a *API) fail(w *response, r *http.Request, err error) {
 }
 
 // panicked answers a request whose action broke an invariant; the process
-// lives on.
-func (a *API) panicked(w *response, r *http.Request, p any) {
+// lives on. abort: half an answer is out, so its connection must end.
+func (a *API) panicked(w *response, r *http.Request, p any) (abort bool) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		w.end()
-		panic(http.ErrAbortHandler)
+		return true
 	}
 	id := uuid.NewString()
 	a.log.Error("panic in a request", slog.String("request", id), slog.String("method", r.Method),
 		slog.String("route", routePattern(r)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	if w.hijacked {
-		return
-	}
 	if w.status != 0 {
-		panic(http.ErrAbortHandler)
+		return !w.hijacked
 	}
 	reply.HTTP(w, fault.New(fault.Internal, "panic: %v", p).With("request", id))
+	return false
 }
 
 func routePattern(r *http.Request) string {

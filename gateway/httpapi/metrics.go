@@ -38,5 +38,9 @@ func (m *metrics) count(r *http.Request, status int) {
 	default:
 		method = "other"
 	}
-	m.requests.WithLabelValues(routePattern(r), method, strconv.Itoa(status)).Inc()
+	answered := strconv.Itoa(status)
+	if status == 0 {
+		answered = "none" // the client had gone
+	}
+	m.requests.WithLabelValues(routePattern(r), method, answered).Inc()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"sync"
 
 	"tidewire/gateway/publish"
@@ -40,7 +41,7 @@ func lineBytes(maxMessage int) int { return 3*maxMessage + lineRoom }
 // produceLines is POST /topics/{topic} with one record a line.
 func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCall) error {
 	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
-	in := newSender(w, r, 0)
+	in := newSender(w, r, lineSilence, 0)
 	stop := in.stopWith(a.drain)
 	defer stop()
 
@@ -48,9 +49,16 @@ func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCal
 	var writing sync.WaitGroup
 	var failed error
 	writing.Go(func() {
-		if failed = a.writeAnswers(w, c, ans); failed != nil {
-			ans.breakOff()
-		}
+		defer func() { // a panic here would end the process, not the request
+			if p := recover(); p != nil {
+				a.log.Error("panic in a request", "route", routePattern(r), "panic", p, "stack", string(debug.Stack()))
+				failed = http.ErrAbortHandler
+			}
+			if failed != nil {
+				ans.breakOff()
+			}
+		}()
+		failed = a.writeAnswers(w, c, ans)
 	})
 	a.readLines(newLineReader(in, lineBytes(c.topic.Settings.MaxMessageBytes)), c, ans)
 	ans.end()
@@ -147,6 +155,7 @@ func (a *API) writeAnswers(w http.ResponseWriter, c *produceCall, ans *answers) 
 
 	control := http.NewResponseController(w)
 	batch := make([]answer, 0, 256)
+	logged := false
 	var b []byte
 	for {
 		var drained bool
@@ -156,7 +165,12 @@ func (a *API) writeAnswers(w http.ResponseWriter, c *produceCall, ans *answers) 
 		}
 		b = b[:0]
 		for i := range batch {
-			b = append(a.appendAnswer(b, c, &batch[i]), '\n')
+			x := &batch[i]
+			if x.err != nil && !logged && fault.KindOf(x.err) == fault.Internal {
+				a.log.Error("a line failed; others of its call may have too", "topic", c.topic.Name, "err", x.err)
+				logged = true
+			}
+			b = append(a.appendAnswer(b, c, x), '\n')
 		}
 		if _, err := w.Write(b); err != nil {
 			return err
@@ -172,9 +186,6 @@ func (a *API) writeAnswers(w http.ResponseWriter, c *produceCall, ans *answers) 
 func (a *API) appendAnswer(b []byte, c *produceCall, x *answer) []byte {
 	if x.err != nil {
 		a.metrics.linesRefused.Inc()
-		if fault.KindOf(x.err) == fault.Internal {
-			a.log.Error("line failed", "err", x.err)
-		}
 		return append(b, reply.Problem(x.err)...)
 	}
 	a.metrics.linesKept.Inc()

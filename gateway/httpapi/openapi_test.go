@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -27,16 +28,19 @@ type document struct {
 	seen   map[string]bool // "operation status" that some call was answered with
 }
 
-func loadDocument(t *testing.T) *document {
-	t.Helper()
+// parsed is the document with its router, which checks it whole, examples
+// included. That takes a while, so it is done once.
+var parsed = sync.OnceValues(func() (routers.Router, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI())
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	router, err := legacy.NewRouter(doc)
+	return legacy.NewRouter(doc)
+})
+
+func loadDocument(t *testing.T) *document {
+	t.Helper()
+	router, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,12 @@ func loadDocument(t *testing.T) *document {
 		return string(s), err
 	})
 	t.Cleanup(func() { openapi3filter.UnregisterBodyDecoder("*/*") })
-	return &document{t: t, doc: doc, router: router, seen: map[string]bool{}}
+	anything, _ := http.NewRequest("GET", "/healthz", nil)
+	route, _, err := router.FindRoute(anything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &document{t: t, doc: route.Spec, router: router, seen: map[string]bool{}}
 }
 
 // check holds one call and its answer against the document. Calls that were
@@ -71,6 +80,15 @@ func (d *document) check(req *http.Request, body []byte, res *http.Response, ans
 		}
 		return
 	}
+	answered := fmt.Sprintf("%s %d", route.Operation.OperationID, res.StatusCode)
+	if res.StatusCode >= 400 {
+		var p struct{ Code string }
+		_ = json.Unmarshal(answer, &p)
+		if answered += " " + p.Code; d.seen[answered] {
+			return // compiling the schemas costs more than one more example is worth
+		}
+	}
+	d.seen[answered] = true
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, Route: route,
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
@@ -84,7 +102,6 @@ func (d *document) check(req *http.Request, body []byte, res *http.Response, ans
 	if err := openapi3filter.ValidateResponse(d.t.Context(), out.SetBodyBytes(answer)); err != nil {
 		d.t.Errorf("%s %s was answered %d %.300q: %v", req.Method, req.URL, res.StatusCode, answer, err)
 	}
-	d.seen[fmt.Sprintf("%s %d", route.Operation.OperationID, res.StatusCode)] = true
 }
 
 // fits holds a value against a schema by name.
