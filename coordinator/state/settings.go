@@ -57,10 +57,10 @@ func checkPatch(p *cluster.SettingsPatch) *Refusal {
 // checkTogether checks what settings mean for one another and for the cluster.
 func checkTogether(s cluster.Settings, brokers int) *Refusal {
 	if s.Replicas > brokers {
-		return outside(fieldReplicas, s.Replicas, fmt.Sprintf("1 to %d, the number of brokers", brokers))
+		return outside(fieldReplicas, s.Replicas, upTo(brokers)+", the number of brokers")
 	}
 	if s.MinInsync > s.Replicas {
-		return outside(fieldMinInsync, s.MinInsync, fmt.Sprintf("1 to %d, the number of replicas", s.Replicas))
+		return outside(fieldMinInsync, s.MinInsync, upTo(s.Replicas)+", the number of replicas")
 	}
 	return nil
 }
@@ -136,6 +136,13 @@ func differences(t *cluster.Topic, spec *cluster.TopicSpec) (names, texts []stri
 		differ(fieldIdempotency, short(*v), short(s.IdempotencyWindow))
 	}
 	return names, texts
+}
+
+func upTo(n int) string {
+	if n == 1 {
+		return "1"
+	}
+	return fmt.Sprintf("1 to %d", n)
 }
 
 // short writes a duration as people do: 168h, not 168h0m0s.
