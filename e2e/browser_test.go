@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -258,7 +259,7 @@ func TestThePageShowsWhatIsPublished(t *testing.T) {
 	// Published over HTTP.
 	publish := func(key, contentType, value string) {
 		t.Helper()
-		api.Must(t, 201, "POST", "/topics/watched?"+query("key", key), contentType, value)
+		api.Must(t, 201, "POST", "/topics/watched?key="+url.QueryEscape(key), contentType, value)
 	}
 	publish("alice", "text/plain", "hello from outside")
 	p.await("a message appears", shows("alice", "hello from outside"))
