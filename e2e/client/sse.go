@@ -143,3 +143,8 @@ func (s *SSE) Close() {
 	s.cancel()
 	_ = s.body.Close() // it may be gone already
 }
+
+// Events reads the stream that is the body of an answer.
+func Events(res *http.Response) *SSE {
+	return &SSE{Header: res.Header, body: res.Body, r: bufio.NewReader(res.Body), cancel: func() {}}
+}
