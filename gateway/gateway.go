@@ -83,7 +83,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg}
 	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: cfg.Broker, Registerer: cfg.Registerer})
 	delivered := deliver.NewMetrics(cfg.Registerer)
-	g.hub = deliver.NewHub(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Logger: cfg.Logger, Metrics: delivered})
+	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Logger: cfg.Logger, Metrics: delivered})
 	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
 	g.streams = deliver.NewStreams(deliver.StreamsConfig{
 		Hub: g.hub, Seats: seats, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
