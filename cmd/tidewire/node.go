@@ -18,12 +18,17 @@ import (
 	"tidewire/broker/host"
 	"tidewire/broker/storage"
 	"tidewire/coordinator"
+	"tidewire/gateway"
 	"tidewire/internal/boot"
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/membership"
 	"tidewire/internal/obs"
+	"tidewire/internal/rpc"
 	"tidewire/internal/run"
 	"tidewire/internal/vfs"
+	"tidewire/web"
 )
 
 // node is the parts of a running node. Each step of its life makes one of them;
@@ -44,7 +49,10 @@ type node struct {
 	id          ident.NodeID
 	http        net.Listener
 	coordinator *coordinator.Coordinator
+	membership  *membership.Membership
+	rpc         *rpc.Server
 	broker      *broker.Broker
+	gateway     *gateway.Gateway
 }
 
 // steps is the life of a node: everything below is started from the top and
@@ -55,12 +63,20 @@ func (n *node) steps() []run.Step {
 		{Name: "http listener", Start: n.listenHTTP, Stop: n.closeHTTP},
 		{Name: "storage", Start: n.openStorage, Run: n.runStorage, Deadline: storageDeadline},
 		{Name: "coordinator", Start: n.openCoordinator, Run: n.runCoordinator},
+		{Name: "gossip", Start: n.openGossip, Run: n.runGossip},
+		{Name: "rpc", Start: n.openRPC, Run: n.runRPC, Deadline: rpcDeadline},
 		{Name: "broker", Start: n.openBroker, Run: n.runBroker},
+		// Drain has its own time, and a little more to cut what is left.
+		{Name: "gateway", Start: n.openGateway, Run: n.runGateway, Stop: n.drainGateway, Deadline: n.cfg.DrainTimeout + 2*time.Second},
 	}
 }
 
-// storageDeadline leaves time for the last checkpoint on a slow disk.
-const storageDeadline = 15 * time.Second
+const (
+	// storageDeadline leaves time for the last checkpoint on a slow disk.
+	storageDeadline = 15 * time.Second
+	// rpcDeadline is above what calls under way get.
+	rpcDeadline = 7 * time.Second
+)
 
 // diskFailure marks an end of the process that a new start should wait after.
 type diskFailure struct{ err error }
@@ -166,13 +182,40 @@ func (n *node) runCoordinator(ctx context.Context) error {
 	return nil
 }
 
+func (n *node) openGossip(ctx context.Context) error {
+	n.membership = membership.New(membership.Config{
+		Name: n.cfg.Name, Bind: n.cfg.Gossip, Advertise: n.cfg.AdvertiseGossip,
+		// Two clusters whose nodes meet by mistake do not merge.
+		Label:  n.coordinator.Snapshot().Cluster.String(),
+		Logger: n.log.With(obs.Component, "gossip"),
+	})
+	if err := n.membership.Open(ctx); err != nil {
+		return err
+	}
+	n.announce("gossip", n.membership.Addr())
+	return nil
+}
+
+func (n *node) runGossip(ctx context.Context) error { return n.membership.Run(ctx) }
+
+func (n *node) openRPC(context.Context) error {
+	n.rpc = rpc.NewServer(rpc.ServerConfig{Bind: n.cfg.RPC, Advertise: n.cfg.AdvertiseRPC, Logger: n.log.With(obs.Component, "rpc")})
+	if err := n.rpc.Open(); err != nil {
+		return err
+	}
+	n.announce("rpc", n.rpc.Addr())
+	return nil
+}
+
+func (n *node) runRPC(ctx context.Context) error { return n.rpc.Run(ctx) }
+
 // openBroker begins a new life of the broker and takes what it leads.
 func (n *node) openBroker(ctx context.Context) error {
 	_, err := n.coordinator.Register(ctx, cluster.Node{
 		ID: n.id, Name: n.cfg.Name, Zone: n.cfg.Zone, Roles: n.cfg.Roles, Version: n.build.Version, Storage: n.store.ID(),
 		Addresses: cluster.Addresses{
 			HTTP: boot.Advertised(n.cfg.AdvertiseHTTP, n.http.Addr().String()),
-			Raft: boot.Advertised(n.cfg.AdvertiseRaft, n.coordinator.Addr()),
+			RPC:  n.rpc.Addr(), Raft: n.coordinator.Addr(), Gossip: n.membership.Addr(),
 		},
 		State: cluster.Alive, Since: n.began,
 	})
@@ -180,10 +223,59 @@ func (n *node) openBroker(ctx context.Context) error {
 		return fmt.Errorf("register: %w", err)
 	}
 	n.broker = broker.New(broker.Config{
-		Node: n.id, Store: n.store, Feed: n.coordinator,
-		Logger: n.log.With(obs.Component, "broker"),
+		Node: n.id, Store: n.store, Feed: n.coordinator, Logger: n.log.With(obs.Component, "broker"),
 	})
 	return n.broker.Open(ctx, n.coordinator.Snapshot())
 }
 
 func (n *node) runBroker(ctx context.Context) error { return n.broker.Run(ctx) }
+
+func (n *node) openGateway(context.Context) error {
+	n.gateway = gateway.New(gateway.Config{
+		Listener: n.http, Broker: n.broker, Coordinator: n.coordinator, Disk: dataFolder{n.store, n.broker}, Node: n.id, Name: n.cfg.Name,
+		Pages: web.Handler(), NotReady: n.notReady,
+		AllowedOrigins: n.cfg.AllowedOrigins, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP,
+		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
+		Gatherer: n.registry, Registerer: n.registry, Logger: n.log.With(obs.Component, "gateway"),
+	})
+	return nil
+}
+
+// dataFolder says how the disk stands.
+type dataFolder struct {
+	*storage.Store
+	broker *broker.Broker
+}
+
+// Used is what the logs of this node hold.
+func (d dataFolder) Used() (bytes int64) {
+	for _, l := range d.broker.Loads() {
+		bytes += l.Bytes
+	}
+	return bytes
+}
+
+func (n *node) runGateway(ctx context.Context) error { return n.gateway.Run(ctx) }
+
+// drainGateway asks clients to leave. Those that do not are cut, which is no
+// failure of the node.
+func (n *node) drainGateway(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.DrainTimeout)
+	defer cancel()
+	begun := time.Now()
+	err := n.gateway.Drain(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		n.log.Warn("clients were still there when the time to drain was over", obs.Took, time.Since(begun), obs.Err, err)
+		return nil
+	}
+	n.log.Info("drained", obs.Took, time.Since(begun).Round(time.Millisecond))
+	return err
+}
+
+// notReady says why the node cannot serve (yet, or any more).
+func (n *node) notReady() []error {
+	if n.ready.Load() {
+		return nil
+	}
+	return []error{fault.New(fault.Draining, "the node is starting or stopping; ask again in a moment")}
+}

@@ -101,6 +101,7 @@ func serve(ctx context.Context, n *node, p process) error {
 		Logger: n.log,
 		Ready: func(took time.Duration) {
 			n.ready.Store(true)
+			n.rpc.Ready(true)
 			took = took.Round(time.Millisecond)
 			fmt.Fprintf(n.out, "ready in %s\n", max(took, time.Millisecond))
 			n.log.Info("ready", obs.Took, took)
@@ -108,6 +109,9 @@ func serve(ctx context.Context, n *node, p process) error {
 		},
 		Stopping: func() {
 			n.ready.Store(false)
+			if n.rpc != nil {
+				n.rpc.Ready(false)
+			}
 			tell("STOPPING=1")
 		},
 	}

@@ -10,7 +10,8 @@ import (
 type Config struct {
 	HTTP, RPC, Raft, Gossip string // host:port to listen on; port 0 picks one
 
-	// What others dial. Empty: the address that was bound. Port 0: the bound port.
+	// What others dial. Empty: the address that was bound. AdvertiseHTTP may have
+	// port 0, which stands for the bound one; see Advertised.
 	AdvertiseHTTP, AdvertiseRPC, AdvertiseRaft, AdvertiseGossip string
 
 	Data  string // the data folder

@@ -131,6 +131,7 @@ func TestFaultsNameTheSettingItsPlaceAndWhatIsAllowed(t *testing.T) {
 		{"origin with a path", []string{"--allowed-origins=https://a.example/x"}, nil, "", []string{"no origin"}},
 		{"port out of range", []string{"--http=127.0.0.1:70000"}, nil, "", []string{"no host:port"}},
 		{"advertise everything", []string{"--advertise-rpc=0.0.0.0:1"}, nil, "", []string{"cannot be dialled"}},
+		{"advertise any port", []string{"--advertise-raft=box:0"}, nil, "", []string{"cannot be dialled"}},
 		{"same port twice", []string{"--http=127.0.0.1:9", "--rpc=127.0.0.1:9"}, nil, "", []string{"taken by http"}},
 		{"beyond loopback", []string{"--http=0.0.0.0:8080"}, nil, "", []string{"http: 0.0.0.0:8080", "--insecure", "authenticates nobody"}},
 		{"a name beyond loopback", []string{"--http=box:8080"}, nil, "", []string{"--insecure"}},

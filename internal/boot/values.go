@@ -32,12 +32,12 @@ func advertise(field func(*Config) *string) func(*Config, string) error {
 		if text == "" {
 			return nil
 		}
-		host, _, err := splitAddress(text)
+		host, port, err := splitAddress(text)
 		if err != nil {
 			return err
 		}
-		if everyInterface(host) {
-			return fmt.Errorf("%q cannot be dialled: name one host or address", text)
+		if everyInterface(host) || port == 0 {
+			return fmt.Errorf("%q cannot be dialled: name one host or address, and its port", text)
 		}
 		*field(c) = text
 		return nil
