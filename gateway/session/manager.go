@@ -1,0 +1,243 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/publish"
+	"tidewire/gateway/reply"
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+)
+
+// Publisher takes records in; done is called exactly once, perhaps before
+// Publish returns. Publish copies the record and may block.
+type Publisher interface {
+	Publish(req publish.Request, done func(publish.Result))
+}
+
+// Defaults of a node's connections.
+const (
+	// DefaultMaxFrameBytes has room for the largest message in base64.
+	DefaultMaxFrameBytes    = cluster.MaxMessageBytes*4/3 + 128<<10
+	DefaultMaxSubscriptions = 128
+	DefaultPing             = 25 * time.Second
+
+	// MaxInFlightPublishes and maxInFlightBytes bound what one connection has
+	// sent and not heard of; past either its frames are read no further.
+	MaxInFlightPublishes = 4096
+	maxInFlightBytes     = 32 << 20
+	// maxOutboxBytes bounds answers that the client does not take: past it its
+	// frames are read no further, so each answer still to come belongs to a
+	// publish in flight.
+	maxOutboxBytes = 1 << 20
+	// maxBadLines in a row are no mistake any more.
+	maxBadLines = 20
+	// maxUnheardPings without a byte from the client, and it is gone.
+	maxUnheardPings = 2
+	// closeTimeout is how long the client may take to answer a close.
+	closeTimeout = 2 * time.Second
+)
+
+// Config of the connections of a node. A zero field means its default.
+type Config struct {
+	Hub       *deliver.Hub    // required
+	Topology  topology.Source // required
+	Publisher Publisher       // required
+	Node      string          // the node's name, for welcome
+	Seats     *deliver.Seats  // nil: no bound
+
+	AllowedOrigins      []string // beside the node's own
+	MaxSubscriptions    int      // of a connection; 128
+	MaxFrameBytes       int      // of a client's frame
+	SlowConsumerTimeout time.Duration
+	Ping                time.Duration // 25 s
+	DrainWindow         time.Duration
+
+	Logger     *slog.Logger
+	Deliveries *deliver.Metrics      // nil: its own, unregistered
+	Registerer prometheus.Registerer // may be nil
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, DefaultMaxSubscriptions)
+	c.MaxFrameBytes = cmp.Or(c.MaxFrameBytes, DefaultMaxFrameBytes)
+	c.SlowConsumerTimeout = cmp.Or(c.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout)
+	c.Ping = cmp.Or(c.Ping, DefaultPing)
+	c.DrainWindow = cmp.Or(c.DrainWindow, deliver.DefaultDrainWindow)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Deliveries = cmp.Or(c.Deliveries, deliver.NewMetrics(nil))
+	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, c.Deliveries))
+	return c
+}
+
+// Manager is the set of a node's WebSocket connections and the handler of /ws.
+// Each connection lives on the goroutine of its request and one more.
+type Manager struct {
+	cfg     Config
+	origins map[string]bool
+	metrics metrics
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	closed   bool
+	open     sync.WaitGroup // requests being served
+}
+
+// New makes the set; it starts nothing.
+func New(cfg Config) *Manager {
+	m := &Manager{cfg: cfg.withDefaults(), origins: map[string]bool{}, sessions: map[*session]struct{}{}}
+	m.metrics = newMetrics(cfg.Registerer)
+	for _, o := range cfg.AllowedOrigins {
+		m.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
+	}
+	return m
+}
+
+// Run keeps the connections until ctx ends, cuts those that are left (Drain
+// comes before, where there is time) and waits for them.
+func (m *Manager) Run(ctx context.Context) error {
+	<-ctx.Done()
+	m.refuse()
+	for _, s := range m.all() {
+		s.cut()
+	}
+	m.open.Wait()
+	return nil
+}
+
+// Drain tells every client where its subscriptions stand and when to come back,
+// waits for the publishes in flight and closes with 1012. Connections that are
+// left when ctx ends are cut. New ones are refused from the first moment on.
+func (m *Manager) Drain(ctx context.Context) error {
+	m.refuse()
+	for _, s := range m.all() {
+		s.drain()
+	}
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() { m.open.Wait(); close(done) })
+	defer wait.Wait()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		for _, s := range m.all() {
+			s.cut()
+		}
+		return ctx.Err()
+	}
+}
+
+func (m *Manager) refuse() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+}
+
+func (m *Manager) all() []*session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*session, 0, len(m.sessions))
+	for s := range m.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+// enter counts a request in; false once connections are refused.
+func (m *Manager) enter() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.open.Add(1)
+	return true
+}
+
+// add makes a session known to Drain and Run. One that comes while they are at
+// it is drained at once.
+func (m *Manager) add(s *session) {
+	m.mu.Lock()
+	m.sessions[s] = struct{}{}
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		s.drain()
+	}
+}
+
+func (m *Manager) remove(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sessions, s)
+}
+
+// ServeHTTP turns the request into a WebSocket and serves it to its end.
+func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !m.enter() {
+		reply.HTTP(w, fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment"))
+		return
+	}
+	defer m.open.Done()
+	if err := m.serve(w, r); err != nil {
+		reply.HTTP(w, err)
+	}
+}
+
+// serve returns an error only while the answer has not begun.
+func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := m.checkUpgrade(w, r); err != nil {
+		return err
+	}
+	start, err := m.reference(r)
+	if err != nil {
+		return err
+	}
+	release, err := m.cfg.Seats.Take(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	s := newSession(m, r.RemoteAddr)
+	hj := &hijacker{ResponseWriter: w, slow: m.cfg.SlowConsumerTimeout}
+	s.ws, err = websocket.Accept(hj, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{Subprotocol},
+		InsecureSkipVerify: true, // checkOrigin has
+		CompressionMode:    websocket.CompressionDisabled,
+		OnPingReceived:     s.pinged,
+	})
+	if err != nil {
+		m.cfg.Logger.Debug("an upgrade failed", "address", r.RemoteAddr, "err", err)
+		return nil // the library has answered
+	}
+	s.socket = hj.socket
+	s.ws.SetReadLimit(-1) // readAll bounds frames, so that what is to be said before 1009 is said
+	gauge := m.cfg.Deliveries.Connections.WithLabelValues(deliver.WebSocket)
+	gauge.Inc()
+	defer gauge.Dec()
+	m.add(s)
+	defer m.remove(s)
+	// The request's context ends when its connection is taken over: what runs
+	// from here on ends by the session's own.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	s.run(ctx, cancel, start)
+	return nil
+}
+
+// connectionID names a connection in welcome, logs and metrics.
+func connectionID() string { return uuid.NewString() }

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"context"
+
+	"tidewire/gateway/publish"
+	"tidewire/gateway/reply"
+	"tidewire/internal/fault"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+	"tidewire/internal/wire"
+)
+
+// publish sends a record on its way; its answer comes when it has arrived.
+func (s *session) publish(_ context.Context, f *wire.Frame) error {
+	if err := s.refusesNew(); err != nil {
+		return err
+	}
+	p := &f.Publication
+	req := publish.Request{Topic: p.Topic, Partition: p.Partition, Record: p.Record}
+	req.Record.Producer, req.Record.Sequence = p.Producer, p.Sequence
+	switch p.Acks {
+	case "leader":
+		req.Acks = rpc.AcksLeader
+	case "none":
+		req.Acks = rpc.AcksNone
+	}
+	s.send(req, f.ID, nil)
+	return nil
+}
+
+// void uses up the sequence number of a record that was refused for what it
+// is, so that the records behind it are not refused for a gap. The refusal is
+// answered once that is kept.
+func (s *session) void(f *wire.Frame, refusal error) {
+	if err := s.refusesNew(); err != nil {
+		s.push(reply.Frame(f.ID, err))
+		return
+	}
+	p := &f.Publication
+	s.send(publish.Request{
+		Topic: p.Topic, Partition: p.Partition, Void: true,
+		Record: record.Record{Producer: p.Producer, Sequence: p.Sequence},
+	}, f.ID, refusal)
+}
+
+// refusesNew is why nothing new is begun on the connection.
+func (s *session) refusesNew() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return fault.New(fault.Draining, "the node is shutting down; nothing was kept")
+	}
+	return nil
+}
+
+// flightBytes is about what a publish in flight costs beside its record.
+const flightBytes = 256
+
+func (s *session) send(req publish.Request, id int64, refusal error) {
+	bytes := req.Record.Bytes() + flightBytes
+	s.mu.Lock()
+	s.inFlight++
+	s.flying += bytes
+	s.mu.Unlock()
+	s.m.metrics.inFlight.Inc()
+	none := req.Acks == rpc.AcksNone
+	s.m.cfg.Publisher.Publish(req, func(res publish.Result) {
+		line := answer(id, res, none, refusal)
+		s.m.metrics.inFlight.Dec()
+		s.mu.Lock()
+		s.inFlight--
+		s.flying -= bytes
+		s.pushLocked(line)
+		s.relief.Signal()
+		s.mu.Unlock()
+		s.signal()
+	})
+}
+
+// answer is what became of a publish. A refusal holds where its number is used
+// up, or cannot be because there is no such place.
+func answer(id int64, res publish.Result, none bool, refusal error) []byte {
+	if refusal != nil && (res.Err == nil || !fault.As(res.Err).Kind.Retryable() && !sequencing(fault.KindOf(res.Err))) {
+		return reply.Frame(id, refusal)
+	}
+	if res.Err != nil {
+		return reply.Frame(id, res.Err)
+	}
+	l := wire.Open(make([]byte, 0, 160), "published").ID(id).Str("topic", res.Topic).Int("partition", int64(res.Partition))
+	if !none && res.Offset >= 0 {
+		l.Int("offset", int64(res.Offset))
+	}
+	if !none && res.Timestamp > 0 {
+		l.Time("timestamp", res.Timestamp)
+	}
+	return l.Bool("duplicate", res.Duplicate).Close()
+}
+
+// sequencing reports faults of a producer's numbers, which come before the
+// refusal of one record.
+func sequencing(k fault.Kind) bool {
+	switch k {
+	case fault.OutOfOrderSequence, fault.UnknownProducer, fault.Fenced, fault.PartitionSealed:
+		return true
+	}
+	return false
+}
