@@ -33,6 +33,10 @@ func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
 // Run follows the coordinator until ctx ends.
 func (b *Broker) Run(ctx context.Context) error { return b.host.Run(ctx) }
 
+// Reached returns once this node has acted on everything that the coordinator
+// decided up to a Raft index.
+func (b *Broker) Reached(ctx context.Context, index uint64) error { return b.host.Reached(ctx, index) }
+
 // Append takes a batch for a partition this node leads; done is called exactly
 // once and must be quick.
 func (b *Broker) Append(req rpc.Append, done func(rpc.Appended)) {

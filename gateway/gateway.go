@@ -26,6 +26,9 @@ type Broker interface {
 	publish.Appender
 	deliver.Source
 	Loads() []rpc.PartitionLoad
+	// Reached returns once the broker has acted on everything that was decided
+	// up to a Raft index.
+	Reached(ctx context.Context, index uint64) error
 }
 
 // Coordinator decides about topics and says what the cluster is.
@@ -95,7 +98,7 @@ func New(cfg Config) *Gateway {
 	})
 	g.figures = newFigures(cfg, g.publisher, delivered, seats)
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: cfg.Coordinator, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, AllowedOrigins: cfg.AllowedOrigins,
 		Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
@@ -128,7 +131,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // under way end. What is left when ctx ends is cut by the end of Run.
 func (g *Gateway) Drain(ctx context.Context) error {
 	g.api.Drain()
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group // one that fails does not cut the other short
 	group.Go(func() error { return g.streams.Drain(ctx) })
 	group.Go(func() error { return g.sessions.Drain(ctx) })
 	err := group.Wait()

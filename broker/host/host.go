@@ -49,7 +49,8 @@ type Host struct {
 
 	mu       sync.RWMutex
 	replicas map[ident.Partition]*held
-	index    uint64 // of the snapshot that was acted on
+	index    uint64        // of the snapshot that was acted on
+	acted    chan struct{} // closed when index moves; nil: nobody waits
 }
 
 // New makes a Host. It opens nothing.
@@ -119,8 +120,33 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 	err := errors.Join(g.Wait(), h.drop(s))
 	h.mu.Lock()
 	h.index = s.Index
+	if h.acted != nil {
+		close(h.acted)
+		h.acted = nil
+	}
 	h.mu.Unlock()
 	return err
+}
+
+// Reached returns once the node has acted on everything up to a Raft index.
+func (h *Host) Reached(ctx context.Context, index uint64) error {
+	for {
+		h.mu.Lock()
+		if h.index >= index {
+			h.mu.Unlock()
+			return nil
+		}
+		if h.acted == nil {
+			h.acted = make(chan struct{})
+		}
+		acted := h.acted
+		h.mu.Unlock()
+		select {
+		case <-acted:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // knows reports that a replica was told of the newest change of its topic.
