@@ -35,10 +35,11 @@ func (c *Coordinator) commit(ctx context.Context, cmd *state.Command) (state.Ans
 	if err != nil {
 		return state.Answer{}, &fault.Error{Kind: fault.Invalid, Op: "coordinator." + cmd.Kind(), Err: err}
 	}
+	urgent := cmd.Create == nil && cmd.Alter == nil // a node's start, a topic's end
 	pause := 5 * time.Millisecond
 	open := false // an earlier try may have been kept
 	for {
-		got, err := c.node.Apply(ctx, b)
+		got, err := c.node.Apply(ctx, consensus.Command{Bytes: b, UseReserve: urgent})
 		if err == nil {
 			return got.(state.Answer), nil // the machine's Apply gives nothing else
 		}

@@ -33,11 +33,21 @@ type ApplyError struct {
 func (e *ApplyError) Error() string { return e.Err.Error() }
 func (e *ApplyError) Unwrap() error { return e.Err }
 
+// Command is what Apply commits.
+type Command struct {
+	Bytes []byte
+	// UseReserve lets it take the disk's last room: what a node cannot start
+	// without, and what frees space.
+	UseReserve bool
+}
+
 // Apply commits a command and gives the machine's answer. One command is
 // under way at a time; the others wait in their callers.
-func (n *Node) Apply(ctx context.Context, command []byte) (any, error) {
-	if err := n.room(); err != nil {
-		return nil, &ApplyError{NoSpace, err}
+func (n *Node) Apply(ctx context.Context, c Command) (any, error) {
+	if !c.UseReserve {
+		if err := n.room(); err != nil {
+			return nil, &ApplyError{NoSpace, err}
+		}
 	}
 	enqueue := time.Second // raft's main loop takes it in, or is busy with a stalled disk
 	if deadline, ok := ctx.Deadline(); ok {
@@ -45,7 +55,7 @@ func (n *Node) Apply(ctx context.Context, command []byte) (any, error) {
 	}
 	var f raft.ApplyFuture
 	err := n.commit(ctx, func() raft.Future {
-		f = n.raft.Apply(command, enqueue)
+		f = n.raft.Apply(c.Bytes, enqueue)
 		return f
 	})
 	if err != nil {

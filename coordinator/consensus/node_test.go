@@ -87,7 +87,7 @@ func tapeConfig(dir string) (Config, *tape) {
 func say(t *testing.T, n *Node, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		if _, err := n.Apply(t.Context(), fmt.Appendf(nil, "say %d %s", i, strings.Repeat("x", i*7%200))); err != nil {
+		if _, err := n.Apply(t.Context(), Command{Bytes: fmt.Appendf(nil, "say %d %s", i, strings.Repeat("x", i*7%200))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestACommandThatCannotBeAppliedEndsTheNode(t *testing.T) {
 	ended := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { ended <- n.Run(context.Background()) })
-	_, err := n.Apply(t.Context(), []byte("mumble"))
+	_, err := n.Apply(t.Context(), Command{Bytes: []byte("mumble")})
 	var e *ApplyError
 	if !errors.As(err, &e) || e.Outcome != Stopped {
 		t.Fatal(err)

@@ -16,9 +16,11 @@ import (
 
 // Config tunes gossip. A zero field means its default.
 type Config struct {
-	Name      string // required: the node's name, unique in the cluster
-	Bind      string // required: host:port for TCP and UDP; port 0 picks one for both
-	Advertise string // what others dial; default: the address listened on
+	Name string // required: the node's name, unique in the cluster
+	Bind string // required: host:port for TCP and UDP; port 0 picks one for both
+	// Advertise is what others dial; default: the address listened on. Where Bind
+	// leaves the port open, the one that was picked counts here too.
+	Advertise string
 	Label     string // the cluster's id: packets of another cluster are dropped
 	Logger    *slog.Logger
 }
