@@ -141,7 +141,9 @@ func (s *Store) syncDirs() error {
 	s.dirs = map[string]bool{}
 	s.dirsMu.Unlock()
 	for dir := range dirs {
-		if err := s.cfg.FS.SyncDir(dir); err != nil {
+		// A folder that was deleted meanwhile has nothing left to keep; whoever
+		// deleted it made that durable.
+		if err := ignoreMissing(s.cfg.FS.SyncDir(dir)); err != nil {
 			return fmt.Errorf("sync %s: %w", dir, &syncError{err})
 		}
 	}

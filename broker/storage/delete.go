@@ -21,7 +21,12 @@ func (s *Store) Delete(p ident.Partition) error {
 
 // Quarantine takes a partition out of the store and sets its files aside.
 func (s *Store) Quarantine(p ident.Partition) error {
-	return s.drop(p, func(dir string) error { return s.setAside(dir) })
+	return s.drop(p, func(dir string) error {
+		if err := s.setAside(dir); err != nil {
+			return err
+		}
+		return s.removeEmptyTopic(filepath.Dir(dir))
+	})
 }
 
 func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
@@ -88,8 +93,13 @@ func (s *Store) removeFolder(dir string) error {
 	if err := s.cfg.FS.SyncDir(topic); err != nil {
 		return err
 	}
+	return s.removeEmptyTopic(topic)
+}
+
+// removeEmptyTopic removes a topic's folder if nothing is in it any more.
+func (s *Store) removeEmptyTopic(topic string) error {
 	if rest, err := s.cfg.FS.ReadDir(topic); err != nil || len(rest) > 0 {
-		return err
+		return ignoreMissing(err)
 	}
 	// Another partition of the topic may be making its folder just now: then
 	// the removal fails, and that is right.
