@@ -32,6 +32,9 @@ type Store struct {
 	buffers  sync.Pool // of *[]byte, for flushing
 	readOnly error     // the journal is corrupt: nothing is written any more
 
+	checkpointed bool // a checkpoint was found at the start
+	torn         bool // and a torn end of the journal
+
 	mu   sync.Mutex
 	logs map[ident.Partition]*Log
 	gone map[ident.Partition]bool // deleted; the folder may be there still
