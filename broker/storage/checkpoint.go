@@ -92,6 +92,9 @@ func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotte
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
+	if l.isDeleted() { // since it was listed: its folder is gone, and nothing of it is to be kept
+		return false, nil
+	}
 	if err := l.flushLocked(); err != nil {
 		return false, err
 	}
@@ -114,7 +117,7 @@ func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotte
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.deleted || l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
+	if l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
 		return false, nil // nothing was ever kept
 	}
 	if snapshotted && ref.at >= l.start && ref.at <= l.next {

@@ -175,6 +175,9 @@ func (l *Log) refusalLocked(op string, appending bool) error {
 	return nil
 }
 
+// isDeleted stays as it is while flushMu is held.
+func (l *Log) isDeleted() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.deleted }
+
 // Start is the first offset that is kept.
 func (l *Log) Start() ident.Offset { l.mu.Lock(); defer l.mu.Unlock(); return l.start }
 

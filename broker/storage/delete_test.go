@@ -1,0 +1,46 @@
+package storage
+
+import (
+	"sync"
+	"testing"
+
+	"tidewire/internal/ident"
+)
+
+// Topics come and go while checkpoints walk the logs they were listed with.
+func TestCheckpointsBearLogsThatAreDeletedMeanwhile(t *testing.T) {
+	s := start(t, small(t.TempDir()))
+	defer s.mustClose(t)
+	stop := make(chan struct{})
+	var g sync.WaitGroup
+	g.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.checkpoint(t.Context()); err != nil {
+				t.Errorf("checkpoint: %v", err)
+				return
+			}
+		}
+	})
+	for n := range 60 {
+		l := s.mustLog(t, part(n), LogConfig{})
+		l.SetSnapshotter(func() (ident.Offset, []byte) { return l.End(), []byte("state") })
+		mustPut(t, l, 1, 1000, 3, 40)
+		away := s.Delete
+		if n%3 == 0 {
+			away = s.Quarantine
+		}
+		if err := away(part(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	g.Wait()
+	if left := s.Found(); len(left) != 0 {
+		t.Fatalf("left: %v", left)
+	}
+}
