@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"tidewire/internal/run"
+)
+
+// startNode serves in this process on ports that the system picks, until stop is
+// called. It returns the addresses of the listeners by name.
+func startNode(t *testing.T, data string, args ...string) (listening map[string]string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	var logs bytes.Buffer // read only after the node has stopped
+	cmd := newServe(process{in: os.Stdin, out: in, err: &logs})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append([]string{"--data", data, "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0", "--name=box"}, args...))
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		in.CloseWithError(errors.Join(io.EOF, err))
+		ended <- err
+	}()
+	stop = func() error {
+		cancel()
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		err := <-ended
+		if err != nil || t.Failed() {
+			t.Logf("the node logged:\n%s", logs.String())
+		}
+		return err
+	}
+	listening = map[string]string{}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ready in ") {
+			return listening, stop
+		}
+		what, address, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "listening "), "=")
+		if !ok {
+			t.Errorf("a line that no script can read: %q", lines.Text())
+		}
+		listening[what] = address
+	}
+	t.Fatalf("the node ended before it was ready: %v", stop())
+	return nil, nil
+}
+
+// cli runs a command against a node and returns its output and exit code.
+func cli(t *testing.T, server string, args ...string) (string, int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := execute(args, process{in: os.Stdin, out: &out, err: &errs, environ: []string{"TIDEWIRE_SERVER=http://" + server}})
+	if errs.Len() > 0 {
+		t.Logf("%v: %s", args, errs.String())
+	}
+	return out.String(), code
+}
+
+func TestANodeKeepsRecordsAcrossAnOrderlyRestart(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	data := filepath.Join(t.TempDir(), "data")
+	file := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(file, []byte("{\"k\":\"a\",\"n\":1}\n{\"k\":\"b\",\"n\":2}\n{\"k\":\"a\",\"n\":3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	listening, stop := startNode(t, data)
+	for _, what := range []string{"http", "rpc", "raft", "gossip"} {
+		if a := listening[what]; !strings.HasPrefix(a, "127.0.0.1:") || strings.HasSuffix(a, ":0") {
+			t.Errorf("%s listens on %q", what, a)
+		}
+	}
+	server := listening["http"]
+	for _, args := range [][]string{{"healthcheck"}, {"topic", "create", "t", "--partitions", "3"}, {"publish", "t", file, "--key-field", "k"}} {
+		if out, code := cli(t, server, args...); code != exitOK {
+			t.Errorf("%v: exit code %d: %s", args, code, out)
+		}
+	}
+	before := sorted(cli(t, server, "tail", "t"))
+	if strings.Count(before, "\n") != 3 {
+		t.Errorf("tail printed %q", before)
+	}
+	nodes, _ := cli(t, server, "nodes")
+	for what, address := range listening {
+		if !strings.Contains(nodes, `"`+what+`":"`+address+`"`) {
+			t.Errorf("the node's description lacks %s %s: %s", what, address, nodes)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatalf("an orderly stop failed: %v", err)
+	}
+	if _, code := cli(t, server, "healthcheck"); code != exitUnreachable {
+		t.Errorf("a stopped node answers: exit code %d", code)
+	}
+
+	listening, stop = startNode(t, data)
+	if after := sorted(cli(t, listening["http"], "tail", "t")); after != before {
+		t.Errorf("after a restart:\n%sbefore:\n%s", after, before)
+	}
+	if again, _ := cli(t, listening["http"], "nodes"); !sameID(again, nodes) {
+		t.Errorf("the node is another after a restart: %s, was %s", again, nodes)
+	}
+	if err := stop(); err != nil {
+		t.Fatalf("an orderly stop failed: %v", err)
+	}
+}
+
+// sorted puts lines in an order: between partitions there is none.
+func sorted(out string, _ int) string {
+	lines := strings.SplitAfter(out, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func sameID(a, b string) bool {
+	id := func(s string) string { _, rest, _ := strings.Cut(s, `"id":"`); return rest[:36] }
+	return id(a) == id(b)
+}
+
+func TestAFolderInUseOrAPortInUseEndsTheStart(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	listening, stop := startNode(t, data)
+	for want, args := range map[string][]string{
+		"storage":       {"serve", "--data", data, "--http=127.0.0.1:0"},
+		"http listener": {"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http", listening["http"]},
+	} {
+		var errs bytes.Buffer
+		code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs})
+		if code != exitFailed || !strings.Contains(errs.String(), "tidewire: "+want+": ") {
+			t.Errorf("%s: exit code %d, %s", want, code, errs.String())
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFailedDiskMakesTheNextStartWait(t *testing.T) {
+	data := t.TempDir()
+	n := &node{log: slog.New(slog.DiscardHandler)}
+	b := run.Backoff{Dir: data, Logger: n.log}
+	marker := filepath.Join(data, "last-storage-failure")
+
+	failed := errors.Join(&run.StepError{Step: "broker", Err: errors.New("lost its log")}, &run.StepError{Step: "storage", Err: &diskFailure{errors.New("fsync: EIO")}})
+	if err := n.settle(b, failed); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(marker)
+	if err != nil || !strings.Contains(string(text), "fsync: EIO") {
+		t.Errorf("marker %q, %v", text, err)
+	}
+	if err := n.settle(b, &run.StepError{Step: "gossip", Err: errors.New("port taken")}); err != nil {
+		t.Fatal(err)
+	}
+	if same, err := os.ReadFile(marker); err != nil || string(same) != string(text) {
+		t.Errorf("a failure that is not the disk's changed the marker: %q, %v", same, err)
+	}
+	if err := n.settle(b, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an orderly stop leaves the marker: %v", err)
+	}
+}
