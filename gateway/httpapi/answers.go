@@ -13,7 +13,7 @@ const (
 	// maxPending bounds the lines that were read and not answered yet, and with
 	// it how far a client may send ahead of what it reads. More than
 	// patientLines, or those could never all be read.
-	maxPending = 16 << 10
+	maxPending = 64 << 10
 )
 
 // answer is what became of one line.

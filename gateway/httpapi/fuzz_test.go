@@ -172,8 +172,9 @@ func FuzzSettings(f *testing.F) {
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nbb\n\nccc"), uint16(2))
 	f.Add([]byte("\n"), uint16(1))
-	f.Add(bytes.Repeat([]byte("x"), 3*readAhead), uint16(200))
-	f.Add(append(bytes.Repeat([]byte("x"), readAhead), "\nyy\n"...), uint16(65535))
+	f.Add([]byte("fifteen bytes..\nsixteen bytes...\nand more than any of these\n"), uint16(16))
+	f.Add(append(bytes.Repeat([]byte("x"), 100), "\nyy\n"...), uint16(99))
+	f.Add(append(bytes.Repeat([]byte("x"), 100), "\nyy\n"...), uint16(100))
 	f.Fuzz(func(t *testing.T, body []byte, most uint16) {
 		parts := bytes.Split(body, []byte("\n"))
 		if len(parts[len(parts)-1]) == 0 {
@@ -181,9 +182,9 @@ func FuzzLines(f *testing.F) {
 		}
 		broken := errors.New("broken")
 		for name, in := range map[string]*lineReader{
-			"whole":  newLineReader(bytes.NewReader(body), int(most)),
-			"halves": newLineReader(iotest.HalfReader(bytes.NewReader(body)), int(most)),
-			"cut":    newLineReader(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(broken)), int(most)),
+			"whole":  newLineReader(bytes.NewReader(body), int(most), 16),
+			"halves": newLineReader(iotest.HalfReader(bytes.NewReader(body)), int(most), 16),
+			"cut":    newLineReader(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(broken)), int(most), 16),
 		} {
 			for i, want := range parts {
 				line, _, err := in.next()
@@ -203,7 +204,7 @@ func FuzzLines(f *testing.F) {
 			if _, partial, err := in.next(); name != "cut" && err != io.EOF || err == nil || partial && len(parts) == 0 {
 				t.Fatalf("%s: after the last line: %v", name, err)
 			}
-			if cap(in.long) > 2*(int(most)+2*readAhead) {
+			if cap(in.long) > 2*(int(most)+64) {
 				t.Fatalf("%s: %d bytes held for lines of %d", name, cap(in.long), most)
 			}
 		}

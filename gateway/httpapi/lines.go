@@ -13,9 +13,8 @@ type lineReader struct {
 	long []byte // a line that does not fit in's buffer
 }
 
-const readAhead = 64 << 10
-
-func newLineReader(r io.Reader, most int) *lineReader {
+// newLineReader reads lines of at most most bytes, readAhead bytes at a time.
+func newLineReader(r io.Reader, most, readAhead int) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(r, readAhead), most: most}
 }
 

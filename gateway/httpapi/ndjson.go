@@ -30,6 +30,9 @@ import (
 // the sockets' buffers are full; then it is not read from either, and after
 // writeTimeout its connection ends. Nothing waits for ever.
 
+// readAhead is how much of a body of lines is read at a time.
+const readAhead = 64 << 10
+
 // lineRoom is what a line takes beside a record's value: names, key, headers,
 // each of which may be written in escapes.
 const lineRoom = 128 << 10
@@ -60,7 +63,7 @@ func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCal
 		}()
 		failed = a.writeAnswers(w, c, ans)
 	})
-	a.readLines(newLineReader(in, lineBytes(c.topic.Settings.MaxMessageBytes)), c, ans)
+	a.readLines(newLineReader(in, lineBytes(c.topic.Settings.MaxMessageBytes), readAhead), c, ans)
 	ans.end()
 	writing.Wait()
 	if failed != nil {

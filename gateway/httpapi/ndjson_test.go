@@ -302,7 +302,7 @@ func TestAClientThatDoesNotReadIsHeldBack(t *testing.T) {
 			}
 			w := &stuck{header: http.Header{}, release: make(chan struct{})}
 			w.fail.Store(gone)
-			const lines = 100_000
+			const lines = maxPending + 20_000
 			in := &endless{most: lines}
 			req := httptest.NewRequest("POST", "/topics/t", in)
 			req.Header.Set("Content-Type", "application/x-ndjson")
