@@ -41,8 +41,8 @@ type Command struct {
 	UseReserve bool
 }
 
-// Apply commits a command and gives the machine's answer. One command is
-// under way at a time; the others wait in their callers.
+// Apply commits a command and gives the machine's answer. It may be called
+// concurrently, and a caller that stops waiting leaves the command under way.
 func (n *Node) Apply(ctx context.Context, c Command) (any, error) {
 	if !c.UseReserve {
 		if err := n.room(); err != nil {
@@ -70,15 +70,15 @@ func (n *Node) Apply(ctx context.Context, c Command) (any, error) {
 
 var (
 	errClosed  = errors.New("the coordinator is shutting down")
-	errWaiting = errors.New("another command is under way")
+	errWaiting = errors.New("too many commands are under way")
 )
 
-// commit starts one future at a time. The next starts only when this one has
-// ended, even if the caller stops waiting for it: so there is never more than one,
-// and when Close has got its turn there is none.
+// commit starts a future and waits for it. Its slot is free again only when the
+// future has ended, even if the caller stops waiting before: so when Close has all
+// the slots, nothing is under way.
 func (n *Node) commit(ctx context.Context, start func() raft.Future) error {
 	select {
-	case n.one <- struct{}{}:
+	case n.slots <- struct{}{}:
 	case <-n.closed:
 		return errClosed
 	case <-ctx.Done():
@@ -88,7 +88,7 @@ func (n *Node) commit(ctx context.Context, start func() raft.Future) error {
 	done := make(chan error, 1)
 	n.waits.Go(func() {
 		err := f.Error()
-		<-n.one
+		<-n.slots
 		done <- err
 	})
 	return wait(ctx, done)

@@ -50,6 +50,9 @@ const (
 	stallLimit = 30 * time.Second
 	// shutdownLimit bounds each step of Close.
 	shutdownLimit = 5 * time.Second
+	// maxUnderWay bounds the commands handed to raft, which writes those that came
+	// meanwhile with one fsync. More of them wait in their callers.
+	maxUnderWay = 32
 	// reserveBytes are kept free for raft's own needs: a command is refused before
 	// it takes the last room, from which terms and votes are saved.
 	reserveBytes = 4 << 20
@@ -69,7 +72,7 @@ type Node struct {
 	failure  error
 	failed   chan struct{}
 
-	one      chan struct{} // holds a token while a command is under way
+	slots    chan struct{} // holds a token for each command under way
 	waits    sync.WaitGroup
 	closed   chan struct{} // closed when Close begins
 	closing  sync.Once
@@ -83,7 +86,7 @@ func New(cfg Config) *Node {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Node{cfg: cfg, failed: make(chan struct{}), closed: make(chan struct{}), one: make(chan struct{}, 1)}
+	return &Node{cfg: cfg, failed: make(chan struct{}), closed: make(chan struct{}), slots: make(chan struct{}, maxUnderWay)}
 }
 
 // Open verifies the folder, founds the cluster if this is the first run, and
@@ -216,6 +219,9 @@ func (n *Node) lead(ctx context.Context) error {
 // Run watches over the node until ctx ends, then closes it. An error says that
 // the store failed and the process must end.
 func (n *Node) Run(ctx context.Context) error {
+	if n.raft == nil {
+		return errors.New("coordinator: Run before Open")
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -261,10 +267,14 @@ func (n *Node) close() error {
 	close(n.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()
-	select { // let the command under way end; no other starts
-	case n.one <- struct{}{}:
-	case <-ctx.Done():
+	for range maxUnderWay { // let the commands under way end; no other starts
+		select {
+		case n.slots <- struct{}{}:
+			continue
+		case <-ctx.Done():
+		}
 		errs = append(errs, errors.New("stop the coordinator: a command did not end"))
+		break
 	}
 	if n.trans != nil {
 		errs = append(errs, n.trans.Close()) // closes the listener
