@@ -18,6 +18,9 @@ import (
 // maxNamed bounds how many refused lines are named one by one.
 const maxNamed = 100
 
+// retryNotice is the least time between two notices of a retry.
+const retryNotice = time.Second
+
 // report counts what became of the lines. It is used concurrently: by the
 // reader for lines that cannot be sent, by the producer for the rest.
 type report struct {
@@ -29,6 +32,8 @@ type report struct {
 	totals totals
 	parts  map[uint32]*partitionTotals
 	named  int
+	// said is when a retry was spoken of last: an outage concerns every partition.
+	said time.Time
 }
 
 type totals struct {
@@ -114,6 +119,12 @@ func (r *report) nameLocked(rec producer.Record, what string, err error) {
 }
 
 func (r *report) retry(partition uint32, cause error, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.said) < retryNotice {
+		return
+	}
+	r.said = time.Now()
 	r.bar.say(fmt.Sprintf("partition %d: trying again in %s: %s", partition, wait.Round(time.Millisecond), visible(cause.Error())))
 }
 
