@@ -33,6 +33,8 @@ const (
 	textType  = "text/plain"
 	linesType = "application/x-ndjson"
 	aProducer = "0190b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f"
+
+	anotherProducer = "0190b0a6-7c1e-7d0c-8f2a-000000000001"
 )
 
 func badCalls() []badCall {
@@ -98,7 +100,7 @@ func badCalls() []badCall {
 		{name: "method", method: "PUT", path: "/topics/two", status: 405, code: "method-not-allowed", says: []string{"GET", "POST", "PATCH", "DELETE"}},
 		{name: "method of the list", method: "DELETE", path: "/topics/", status: 405, code: "method-not-allowed", says: []string{"GET", "POST"}},
 		{name: "method without a name", method: "FROB", path: "/topics/two", status: 405, code: "method-not-allowed"},
-		{name: "foreign origin", method: "GET", path: "/topics/", headers: []string{"Origin", "https://evil.example"}, status: 403, code: "forbidden", says: []string{"allowed_origins"}},
+		{name: "foreign origin", method: "POST", path: "/topics/", contentType: jsonType, body: `{"name":"evil"}`, headers: []string{"Origin", "https://evil.example"}, status: 403, code: "forbidden", says: []string{"allowed_origins"}},
 
 		poll("ofset=3", "unknown-field", "ofset", "offset"),
 		poll("offset=-1&partition=0", "invalid", "offset", "earliest", "latest"),
@@ -376,7 +378,7 @@ func badFrames() []badFrame {
 		{`{"id":%d,"op":"publish","topic":"two","value":1,"producer":"me","sequence":0,"partition":0}`, "invalid", "producer", []string{"UUID"}},
 		{`{"id":%d,"op":"publish","topic":"two","value":1,"producer":"` + aProducer + `","sequence":-1,"partition":0}`, "invalid", "sequence", []string{"0"}},
 		{`{"id":%d,"op":"publish","topic":"two","value":1,"producer":"` + aProducer + `","sequence":0,"partition":0,"acks":"none"}`, "invalid", "acks", nil},
-		{`{"id":%d,"op":"publish","topic":"two","value":1,"producer":"` + aProducer + `","sequence":9,"partition":0}`, "unknown-producer", "", nil},
+		{`{"id":%d,"op":"publish","topic":"two","value":1,"producer":"` + anotherProducer + `","sequence":9,"partition":0}`, "unknown-producer", "", nil},
 		{`{"id":%d,"op":"publish","topic":"two","tombstone":true}`, "invalid", "key", nil},
 		{`{"id":%d,"op":"publish","topic":"two","tombstone":true,"key":"a","value":1}`, "invalid", "tombstone", nil},
 		{`{"id":%d,"op":"publish","topic":"two","value":"` + strings.Repeat("v", 2000) + `"}`, "message-too-large", "", []string{"1024"}},

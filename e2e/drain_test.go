@@ -16,7 +16,7 @@ import (
 // all goes on after the restart without a gap.
 func TestDrain(t *testing.T) {
 	rounds := 2
-	if soak() {
+	if harness.Soak() {
 		rounds = 10
 	}
 	const timeout = 10 * time.Second

@@ -18,21 +18,18 @@ import (
 // patience bounds what a test waits for; only a fault takes so long.
 const patience = 90 * time.Second
 
-// soak says that the full figures are wanted, not the short form.
-func soak() bool { return os.Getenv("TIDEWIRE_SOAK") == "1" }
-
 // random is a source whose seed is printed, and can be given again.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("TIDEWIRE_SEED"); s != "" {
+	if s := os.Getenv("TEST_TIDEWIRE_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seed = n
 	}
-	t.Logf("seed: TIDEWIRE_SEED=%d", seed)
+	t.Logf("seed: TEST_TIDEWIRE_SEED=%d", seed)
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
@@ -57,6 +54,7 @@ type follower struct {
 	topic   string
 	note    func(client.Message) error
 	resumed func()
+	placed  func() // an event stream gave an id behind the last message
 	gap     func(raw []byte) error
 	more    func() bool
 
@@ -190,15 +188,22 @@ func (f *follower) events(ctx context.Context) error {
 
 func (f *follower) readEvents(s *client.SSE) error {
 	for f.more() {
+		before := s.LastID
 		e, m, err := s.NextMessage()
 		if err != nil {
 			f.codes[-1]++
 			return nil
 		}
+		if f.placed != nil && e.ID == "" && s.LastID != before {
+			f.placed() // by an id that came alone
+		}
 		switch e.Name {
 		case "message":
 			if err := f.note(m); err != nil {
 				return err
+			}
+			if f.placed != nil && e.ID != "" {
+				f.placed()
 			}
 		case "closing":
 			f.closings++
@@ -257,17 +262,19 @@ func firstName(v url.Values) string {
 func firstValue(v url.Values) string { return v.Get(firstName(v)) }
 
 // ledger is what a reader has seen of a topic, judged as it comes: every
-// offset of a partition, one after the other.
+// offset of a partition, one after the other. An event stream may repeat after
+// a resume what came behind the last id.
 type ledger struct {
-	repeatsAllowed bool // after a resume
+	partitions map[int]*page
+	byKey      map[string][]string // values of first sight, in order
+	total      int                 // first sights
+	resumes    int
+	repeats    int
 
-	partitions  map[int]*page
-	byKey       map[string][]string // values of first sight, in order
-	total       int                 // first sights
-	repeats     int                 // of all resumes
-	mostRepeats int                 // of one resume
-	sinceResume int
-	resumes     int
+	stream  bool          // repeats are allowed at all
+	unsaid  []spot        // behind the last id of this connection
+	longest int           // most messages in a row without an id
+	owed    map[spot]bool // behind the last id of an earlier connection
 }
 
 // page is one partition of a ledger.
@@ -278,17 +285,29 @@ type page struct {
 	timestamp string
 }
 
-func newLedger(repeatsAllowed bool) *ledger {
-	return &ledger{repeatsAllowed: repeatsAllowed, partitions: map[int]*page{}, byKey: map[string][]string{}}
+type spot struct {
+	partition int
+	offset    int64
 }
 
+func newLedger(stream bool) *ledger {
+	return &ledger{stream: stream, partitions: map[int]*page{}, byKey: map[string][]string{}, owed: map[spot]bool{}}
+}
+
+// resume is a new connection.
 func (l *ledger) resume() {
 	l.resumes++
-	l.sinceResume = 0
+	for _, s := range l.unsaid {
+		l.owed[s] = true
+	}
+	l.unsaid = l.unsaid[:0]
 	for _, p := range l.partitions {
-		p.mayGoBack = l.repeatsAllowed
+		p.mayGoBack = l.stream
 	}
 }
+
+// placed is an id behind the last message.
+func (l *ledger) placed() { l.unsaid = l.unsaid[:0] }
 
 func (l *ledger) note(m client.Message) error {
 	p := l.partitions[m.Partition]
@@ -301,14 +320,24 @@ func (l *ledger) note(m client.Message) error {
 	}
 	p.mayGoBack = false
 	p.next = m.Offset + 1
+	at := spot{m.Partition, m.Offset}
+	if l.stream {
+		l.unsaid = append(l.unsaid, at)
+		l.longest = max(l.longest, len(l.unsaid)-1)
+		if len(l.unsaid) > maxUnsaid {
+			return fmt.Errorf("%d messages came without an id", len(l.unsaid))
+		}
+	}
 	value := string(m.Bytes())
 	if m.Offset < int64(len(p.values)) {
 		if p.values[m.Offset] != value {
 			return fmt.Errorf("offset %d of partition %d was %q and is now %q", m.Offset, m.Partition, p.values[m.Offset], value)
 		}
+		if !l.owed[at] {
+			return fmt.Errorf("offset %d of partition %d comes again, and an id had come behind it", m.Offset, m.Partition)
+		}
+		delete(l.owed, at)
 		l.repeats++
-		l.sinceResume++
-		l.mostRepeats = max(l.mostRepeats, l.sinceResume)
 		return nil
 	}
 	if m.Timestamp < p.timestamp {
@@ -320,6 +349,10 @@ func (l *ledger) note(m client.Message) error {
 	l.total++
 	return nil
 }
+
+// maxUnsaid is how many messages an event stream of several partitions may
+// send before one has an id: the 64th has.
+const maxUnsaid = 64
 
 // compare wants every key's values to be those expected, in their order: none
 // missing, none twice.

@@ -13,7 +13,7 @@ import (
 // to be there, once where that was promised.
 func TestKill(t *testing.T) {
 	kills := 5
-	if soak() {
+	if harness.Soak() {
 		kills = 50
 	}
 	r := random(t)

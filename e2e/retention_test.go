@@ -152,6 +152,9 @@ func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r 
 		if !c.judge(t, &p, offset) {
 			return
 		}
+		if t.Failed() {
+			return // said once
+		}
 		next, from := p.Cursor, offset+int64(len(p.Messages))
 		if p.Status == http.StatusGone {
 			var problem struct {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Proxy forwards TCP connections to one address and cuts them by a reset in the
-// middle of what the server sends.
+// Proxy forwards TCP connections to one address and cuts them in the middle of
+// what the server sends: every other one by a reset, which takes with it what
+// the client has not read yet, the rest by an end.
 type Proxy struct {
 	Addr string // host:port to dial
 
@@ -62,11 +63,11 @@ func (p *Proxy) accept() {
 		n := p.accepted
 		p.accepted++
 		p.mu.Unlock()
-		p.wait.Go(func() { p.forward(c.(*net.TCPConn), p.budget(n)) })
+		p.wait.Go(func() { p.forward(c.(*net.TCPConn), p.budget(n), n%2 == 0) })
 	}
 }
 
-func (p *Proxy) forward(client *net.TCPConn, budget int64) {
+func (p *Proxy) forward(client *net.TCPConn, budget int64, reset bool) {
 	upstream, err := net.Dial("tcp", p.target)
 	if err != nil {
 		_ = client.Close() // the client tries again
@@ -87,8 +88,10 @@ func (p *Proxy) forward(client *net.TCPConn, budget int64) {
 		p.mu.Lock()
 		p.cuts++
 		p.mu.Unlock()
-		_ = client.SetLinger(0) // a reset, as of a cable that was pulled
-		_ = server.SetLinger(0)
+		if reset {
+			_ = client.SetLinger(0)
+			_ = server.SetLinger(0)
+		}
 		_ = client.Close()
 		_ = server.Close()
 	}
