@@ -38,6 +38,7 @@ type fileSet struct {
 	gone  chan struct{}  // closed when nothing is prepared any more
 
 	preparing atomic.Int64 // bytes that the file in preparation will take
+	recycled  atomic.Int64 // files that were used again
 
 	mu      sync.Mutex
 	used    []fileRef // ascending
@@ -285,6 +286,7 @@ func (s *fileSet) prepare(size int64) (*openFile, error) {
 func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error) {
 	fsys := s.cfg.FS
 	if old.name != "" {
+		s.recycled.Add(1)
 		if err := fsys.Rename(old.name, spare); err != nil {
 			return nil, err
 		}
@@ -326,3 +328,6 @@ func Found(cfg Config) error {
 
 // Preparing is the number of bytes that are being taken for the next file.
 func (j *Journal) Preparing() int64 { return j.files.preparing.Load() }
+
+// Recycled is how many released files were used again since Open.
+func (j *Journal) Recycled() int64 { return j.files.recycled.Load() }

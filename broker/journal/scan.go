@@ -33,6 +33,7 @@ type scanned struct {
 	size   int64
 	frames []frame // every good one, wherever it lies
 	checks []frame // those with a checkpoint in them
+	torn   frame   // one that was begun right behind a good one, but is not whole
 }
 
 // Scan is what a journal folder holds. It is made by reading alone.
@@ -172,6 +173,9 @@ func (s *Scan) walk(files []*scanned, from Cut) {
 	}
 	s.end = Cut{at(files[cur].seq, off), seq}
 	s.Corrupt = s.judge(files, cur, off, seq)
+	if t := files[cur].torn; t.offset == off {
+		s.TornBytes += t.bytes
+	}
 	for _, f := range files[cur:] {
 		for _, fr := range f.frames {
 			if fr.seq >= seq {
@@ -228,17 +232,20 @@ func (s *Scan) readFile(f *scanned) error {
 	if f.err != nil {
 		return nil
 	}
-	f.frames, f.checks = findFrames(data, f.head.salt)
+	f.frames, f.checks, f.torn = findFrames(data, f.head.salt)
 	return nil
 }
 
 // findFrames walks from frame to frame, and byte by byte where there is none:
 // what lies behind a bad frame is evidence, in its marks.
-func findFrames(data []byte, s salt) (frames, checks []frame) {
+func findFrames(data []byte, s salt) (frames, checks []frame, torn frame) {
 	off := int64(firstFrame)
 	for off+frameHead <= int64(len(data)) {
 		f, ok := parseFrame(data[off:], s)
 		if !ok {
+			if n := len(frames); n > 0 && frames[n-1].offset+frames[n-1].bytes == off && binary.LittleEndian.Uint64(data[off+8:]) == frames[n-1].seq+1 {
+				torn = frame{offset: off, bytes: int64(binary.LittleEndian.Uint32(data[off:]))}
+			}
 			off = nextCandidate(data, off+1)
 			continue
 		}
@@ -258,7 +265,7 @@ func findFrames(data []byte, s salt) (frames, checks []frame) {
 		}
 		off += f.bytes
 	}
-	return frames, checks
+	return frames, checks, torn
 }
 
 // nextCandidate skips bytes that cannot begin a frame: the reserved word and

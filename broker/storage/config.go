@@ -31,6 +31,8 @@ type Config struct {
 	MinFreeBytes     int64         // appends are refused below this much free space; 64 MiB
 	RetrySpace       time.Duration // how often to try again when the disk is full; 1s
 
+	frameBytes int // of the journal; its default. Tests make groups of several frames
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // may be nil
 }
@@ -70,7 +72,7 @@ func (c Config) validate() error {
 
 func (c Config) journal() journal.Config {
 	return journal.Config{
-		FS: c.FS, Dir: journalDir(c.Dir), FileBytes: c.JournalFileBytes,
+		FS: c.FS, Dir: journalDir(c.Dir), FileBytes: c.JournalFileBytes, FrameBytes: c.frameBytes,
 		IdleMark: c.IdleMark, RetrySpace: c.RetrySpace, Logger: c.Logger,
 	}
 }

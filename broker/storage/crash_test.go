@@ -115,7 +115,7 @@ func newWorld(seed uint64, reached *sync.Map) *world {
 		Dir: "/data", JournalFileBytes: pick(12<<10, 24<<10, 64<<10), CheckpointBytes: pick(4<<10, 30<<10),
 		FlushBytes: int(pick(1, 700, 8<<10)), FlushAge: time.Duration(pick(5, 50, 2000)) * time.Millisecond,
 		IndexBytes: pick(100, 900), OpenFiles: int(pick(1, 3, 100)), MinFreeBytes: 1,
-		IdleMark: time.Duration(pick(5, 300)) * time.Millisecond,
+		IdleMark: time.Duration(pick(5, 300)) * time.Millisecond, frameBytes: int(pick(0, 1, 500)),
 	}
 	for range 1 + r.IntN(4) {
 		w.newPart()
@@ -216,13 +216,17 @@ func (w *world) pull(disk *faultfs.Memory, power bool, whim *rand.Rand) {
 // check holds a store that was just opened against the promises, and takes what
 // it found beyond them for granted from now on.
 func (w *world) check(s *Store) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	// Nobody else changes promises now, but the plug may be pulled: work on
+	// copies and put them in place at the end.
+	parts := map[int]*promised{}
+	for n, p := range w.parts {
+		parts[n] = p.clone()
+	}
 	found := map[ident.Partition]bool{}
 	for _, p := range s.Found() {
 		found[p] = true
 	}
-	for n, p := range w.parts {
+	for n, p := range parts {
 		if p.deleted && found[part(n)] {
 			return fmt.Errorf("partition %d came back from the dead", n)
 		}
@@ -241,6 +245,9 @@ func (w *world) check(s *Store) error {
 			return fmt.Errorf("partition %d: %w", n, err)
 		}
 	}
+	w.mu.Lock()
+	w.parts = parts
+	w.mu.Unlock()
 	return nil
 }
 
@@ -350,7 +357,7 @@ func (w *world) work(s *Store) error {
 		pulled := w.pulled != nil
 		n := w.r.IntN(w.opened)
 		p := w.parts[n]
-		deleted := p.deleted
+		deleted := p == nil || p.deleted // or made after the plug was pulled in the last life
 		w.mu.Unlock()
 		if pulled {
 			return nil
@@ -397,8 +404,9 @@ func (w *world) step(s *Store, l *Log, p *promised, n int) error {
 	case k < 88:
 		synctest.Wait() // nothing of this log is in flight
 		to := l.Start() + ident.Offset(w.r.Int64N(int64(l.End()-l.Start())+1))
+		begin := w.batchStart(l, to)
 		w.mu.Lock()
-		p.epochs = p.epochs[:min(len(p.epochs), w.batchStart(l, to))]
+		p.epochs = p.epochs[:min(len(p.epochs), begin)]
 		keep := p.voids[:0]
 		for _, v := range p.voids {
 			if int(v.at) < len(p.epochs) {

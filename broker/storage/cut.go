@@ -1,11 +1,9 @@
 package storage
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -14,44 +12,62 @@ import (
 	"tidewire/internal/vfs"
 )
 
-// cutSegments takes everything from an offset on out of a log's segments, in
-// the description alone. An offset inside a batch cuts the whole batch.
-func (s *state) cutSegments(fsys vfs.FS, dir string, p ident.Partition, to ident.Offset) error {
-	segs := slices.Clone(s.segs)
-	for len(segs) > 0 && segs[len(segs)-1].base >= to {
-		segs = segs[:len(segs)-1]
+// segmentCut says where a truncation cuts a log's segments. It stands in the
+// journal entry, so that replay does not need files that may be gone by then.
+type segmentCut struct {
+	end    ident.Offset // of what is left
+	base   ident.Offset // of the segment that is cut
+	pos    int64        // its bytes that are left
+	lastMs int64
+}
+
+// planCut finds out where to cut. An offset inside a batch cuts the whole batch.
+func (s *state) planCut(fsys vfs.FS, dir string, p ident.Partition, to ident.Offset) (segmentCut, error) {
+	i := s.find(to)
+	if i >= 0 && s.segs[i].base == to {
+		i-- // that one goes altogether
 	}
-	s.segs, s.flushed = segs, max(s.start, min(to, s.flushed))
-	if len(segs) == 0 {
-		return nil
+	if i < 0 {
+		return segmentCut{end: max(s.start, min(to, s.flushed))}, nil
 	}
-	g := &segs[len(segs)-1]
+	g := s.segs[i]
 	f, err := fsys.Open(filepath.Join(dir, offsetName(g.base, segmentSuffix)))
 	if err != nil {
-		return err
+		return segmentCut{}, err
 	}
-	pos, lastMs, end, err := findCut(f, p, *g, to)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	c, err := findCut(f, p, g, to)
+	return c, errors.Join(err, f.Close())
+}
+
+// cutSegments takes everything behind the cut out of the description.
+func (s *state) cutSegments(c segmentCut) {
+	if c.end >= s.flushed {
+		return // they never got so far
 	}
-	g.bytes, g.lastMs, s.flushed = pos, lastMs, end
-	return nil
+	segs := slices.Clone(s.segs)
+	for n := len(segs); n > 0 && (segs[n-1].base > c.base || segs[n-1].base == c.base && c.pos == 0); n-- {
+		segs = segs[:n-1]
+	}
+	if n := len(segs); n > 0 && segs[n-1].base == c.base {
+		segs[n-1].bytes, segs[n-1].lastMs = c.pos, c.lastMs
+	}
+	s.segs, s.flushed = segs, c.end
 }
 
 // findCut walks a segment to the batch that holds an offset, or would.
-func findCut(f vfs.File, p ident.Partition, g segment, to ident.Offset) (pos, lastMs int64, end ident.Offset, err error) {
+func findCut(f vfs.File, p ident.Partition, g segment, to ident.Offset) (segmentCut, error) {
 	w := &walker{f: f, part: p, end: g.bytes, next: g.base}
-	lastMs = g.firstMs
+	c := segmentCut{base: g.base, lastMs: g.firstMs}
 	for {
-		pos, end = w.pos, w.next
+		c.pos, c.end = w.pos, w.next
 		_, h, err := w.step()
 		if errors.Is(err, io.EOF) || err == nil && (h.Next() > to || h.Base >= to) {
-			return pos, lastMs, end, nil
+			return c, nil
 		}
 		if err != nil {
-			return 0, 0, 0, err
+			return c, err
 		}
-		lastMs = h.Timestamp
+		c.lastMs = h.Timestamp
 	}
 }
 
@@ -80,28 +96,24 @@ func (l *Log) Truncate(to ident.Offset) error {
 	}
 	// Read where to cut before anything changes. Only this call, holding
 	// flushMu, changes segments.
-	cut := state{}
 	l.mu.Lock()
-	cut.start, cut.flushed, cut.segs = l.start, l.flushed, slices.Clone(l.segs)
+	now := state{start: l.start, flushed: l.flushed, segs: l.segs}
 	l.mu.Unlock()
-	if to < cut.flushed {
-		if err := cut.cutSegments(l.store.cfg.FS, l.dir, l.part, to); err != nil {
+	cut, inSegments := segmentCut{end: now.flushed}, to < now.flushed
+	if inSegments {
+		if cut, err = now.planCut(l.store.cfg.FS, l.dir, l.part, to); err != nil {
 			return fmt.Errorf("truncate %s at offset %d: %w", l.part, to, err)
 		}
 	}
-	payload := binary.LittleEndian.AppendUint64(appendPartition(nil, l.part), uint64(to))
 
 	l.mu.Lock()
-	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: payload, Durable: w}); err != nil {
+	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: encodeTruncate(l.part, to, cut), Durable: w}); err != nil {
 		l.mu.Unlock()
 		return err
 	}
 	old := l.segs
-	inSegments := to < l.flushed
 	l.cutTailLocked(to)
-	if inSegments {
-		l.segs, l.flushed = cut.segs, cut.flushed
-	}
+	l.cutSegments(cut)
 	l.settle(to, lastOf(l.tail))
 	l.cuts++
 	l.changed = true
@@ -171,7 +183,9 @@ func (l *Log) cutFiles(old, segs []segment) error {
 		}
 	}
 	if n := len(segs); n > 0 {
-		l.store.indexes.drop(l.path(segs[n-1].base, indexSuffix))
+		if err := l.removeIndex(segs[n-1].base); err != nil { // some of its entries are of what was cut
+			return err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,17 +196,20 @@ func (l *Log) cutFiles(old, segs []segment) error {
 // removeSegment unlinks a segment that the durable state does not name any
 // more. Whoever reads it finishes; the next checkpoint makes it durable.
 func (l *Log) removeSegment(base ident.Offset) error {
-	l.store.indexes.drop(l.path(base, indexSuffix))
-	for _, suffix := range []string{segmentSuffix, indexSuffix} {
-		name := l.path(base, suffix)
-		l.store.files.forget(name)
-		if err := l.store.cfg.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	name := l.path(base, segmentSuffix)
+	l.store.files.forget(name)
+	if err := ignoreMissing(l.store.cfg.FS.Remove(name)); err != nil {
+		return err
 	}
-	l.dirUnsynced = true
 	if i := slices.Index(l.unsynced, base); i >= 0 {
 		l.unsynced = slices.Delete(l.unsynced, i, i+1)
 	}
-	return nil
+	return l.removeIndex(base)
+}
+
+func (l *Log) removeIndex(base ident.Offset) error {
+	name := l.path(base, indexSuffix)
+	l.store.indexes.drop(name)
+	l.dirUnsynced = true
+	return ignoreMissing(l.store.cfg.FS.Remove(name))
 }

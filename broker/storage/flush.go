@@ -153,20 +153,13 @@ func (l *Log) createSegment(base ident.Offset) error {
 	if err := l.ensureDir(); err != nil {
 		return err
 	}
-	fsys := l.store.cfg.FS
-	for _, suffix := range []string{segmentSuffix, indexSuffix} {
-		name := l.path(base, suffix)
-		l.store.files.forget(name)
-		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := l.removeSegment(base); err != nil {
+		return err
 	}
-	l.store.indexes.drop(l.path(base, indexSuffix))
-	f, err := fsys.Create(l.path(base, segmentSuffix))
+	f, err := l.store.cfg.FS.Create(l.path(base, segmentSuffix))
 	if err != nil {
 		return err
 	}
-	l.dirUnsynced = true
 	return f.Close()
 }
 
@@ -177,13 +170,12 @@ func (l *Log) ensureDir() error {
 	}
 	topic := filepath.Dir(l.dir)
 	for _, dir := range []string{topic, l.dir} {
-		err := l.store.cfg.FS.Mkdir(dir)
-		switch {
-		case err == nil:
-			l.store.syncLater(filepath.Dir(dir))
-		case !errors.Is(err, fs.ErrExist):
+		if err := l.store.cfg.FS.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+		// Also one that is there already: a former life may have made it and
+		// died before its checkpoint.
+		l.store.syncLater(filepath.Dir(dir))
 	}
 	l.dirMade, l.dirUnsynced = true, true
 	return nil

@@ -17,12 +17,12 @@ import (
 type folder struct {
 	path     string
 	segments map[ident.Offset]int64 // sizes by base
-	indexes  []ident.Offset
+	indexes  map[ident.Offset]int64 // likewise
 	others   []string
 }
 
 func readFolder(fsys vfs.FS, path string) (folder, error) {
-	d := folder{path: path, segments: map[ident.Offset]int64{}}
+	d := folder{path: path, segments: map[ident.Offset]int64{}, indexes: map[ident.Offset]int64{}}
 	infos, err := fsys.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.path = ""
@@ -35,7 +35,7 @@ func readFolder(fsys vfs.FS, path string) (folder, error) {
 		if base, ok := parseOffsetName(info.Name, segmentSuffix); ok {
 			d.segments[base] = info.Size
 		} else if base, ok := parseOffsetName(info.Name, indexSuffix); ok {
-			d.indexes = append(d.indexes, base)
+			d.indexes[base] = info.Size
 		} else {
 			d.others = append(d.others, info.Name)
 		}

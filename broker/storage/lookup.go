@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -69,6 +70,26 @@ func (l *Log) loadIndex(v view) ([]indexEntry, error) {
 	}
 	l.store.indexes.put(name, entries)
 	return entries, nil
+}
+
+// reindex makes a segment's index anew, and says whether the segment is right.
+func (l *Log) reindex(v view) (right bool, err error) {
+	f, err := l.store.files.acquire(l.path(v.seg.base, segmentSuffix))
+	if err != nil {
+		return false, err
+	}
+	ix := &indexer{every: l.store.cfg.IndexBytes}
+	_, err = verifySegment(f, l.part, ix, indexEntry{offset: v.seg.base}, v.seg.bytes)
+	l.store.files.release(f)
+	if err != nil {
+		return false, err
+	}
+	name := l.path(v.seg.base, indexSuffix)
+	if had, ok := l.store.indexes.get(name); ok && slices.Equal(had, ix.entries) {
+		return false, &badBatch{0, v.seg.base, errors.New("what is read changes from one time to the next")}
+	}
+	l.store.indexes.put(name, ix.entries)
+	return true, nil
 }
 
 // saveIndex writes the whole index of a sealed segment again. It is a cache:

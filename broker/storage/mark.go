@@ -12,7 +12,7 @@ import (
 // Types of journal entries. Their payloads:
 //
 //	batch       the batch as it is
-//	truncate    partition, offset to cut at
+//	truncate    partition, offset to cut at, then what it does to the segments
 //	log start   partition, new start, producer snapshot refs
 //	delete      partition
 //	checkpoint  cut, then the states of all logs; see encodeCheckpoint
@@ -81,6 +81,20 @@ func (d *decoder) snaps() (refs []snapshotRef) {
 		refs = append(refs, snapshotRef{d.offset(), d.u32(), d.u32()})
 	}
 	return refs
+}
+
+func encodeTruncate(p ident.Partition, to ident.Offset, c segmentCut) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint64(appendPartition(nil, p), uint64(to))
+	b = le.AppendUint64(b, uint64(c.end))
+	b = le.AppendUint64(b, uint64(c.base))
+	b = le.AppendUint64(b, uint64(c.pos))
+	return le.AppendUint64(b, uint64(c.lastMs))
+}
+
+func (d *decoder) truncate() (to ident.Offset, c segmentCut) {
+	to = d.offset()
+	return to, segmentCut{d.offset(), d.offset(), int64(d.offset()), int64(d.u64())}
 }
 
 func appendSnaps(b []byte, refs []snapshotRef) []byte {

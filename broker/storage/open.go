@@ -222,13 +222,13 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		l.readyBytes = l.tailBytes
 		l.index.entries, l.index.last, l.index.any = fl.index, fl.indexLast, fl.indexAny
 		l.indexed = fl.indexed
-		l.dirMade = fl.files.path != ""
+		l.dirMade = len(fl.segs) > 0 // then a checkpoint knows of the folder, and it is durable
 		l.damage = fl.damage
 		l.changed = true
 		if fl.truncated && len(l.segs) > 0 {
 			l.unsynced = append(l.unsynced, l.segs[len(l.segs)-1].base)
 		}
-		l.dirUnsynced = l.dirMade // what a crash left of it is made durable with the next checkpoint
+		l.dirUnsynced = fl.files.path != "" && (fl.tidied || fl.truncated)
 		s.logs[p] = l
 		s.unflushed.Add(l.tailBytes)
 		s.adoptSalvage(l, fl, corrupt)
@@ -305,6 +305,7 @@ func (s *Store) tidyLog(l *foundLog) error {
 		if named(base) || len(l.salvaged) > 0 {
 			continue
 		}
+		l.tidied = true
 		name := filepath.Join(l.files.path, offsetName(base, segmentSuffix))
 		if base >= l.flushed || base < l.start {
 			// Retention, a truncation or a crash before a checkpoint left it;
@@ -327,9 +328,18 @@ func (s *Store) tidyLog(l *foundLog) error {
 			return err
 		}
 	}
-	for _, base := range l.files.indexes {
-		if !named(base) {
-			if err := s.cfg.FS.Remove(filepath.Join(l.files.path, offsetName(base, indexSuffix))); err != nil {
+	for base, size := range l.files.indexes {
+		name := filepath.Join(l.files.path, offsetName(base, indexSuffix))
+		active := len(l.segs) > 0 && l.segs[len(l.segs)-1].base == base
+		switch {
+		case !named(base) || active && l.indexed == 0:
+			if err := s.cfg.FS.Remove(name); err != nil {
+				return err
+			}
+		case active && size != int64(l.indexed)*indexEntryBytes:
+			// Entries of what a crash or a truncation took: once the segment has
+			// grown over their places they would look right.
+			if err := writeIndex(s.cfg.FS, name, 0, l.indexed, nil); err != nil {
 				return err
 			}
 		}

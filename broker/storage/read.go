@@ -260,6 +260,14 @@ func (l *Log) explain(v view, err error) error {
 	}
 	d := &Damage{Offset: v.seg.base, File: l.path(v.seg.base, segmentSuffix)}
 	var bad *badBatch
+	if errors.As(err, &bad) {
+		// The index is a cache, and it may be what is wrong: the segment tells.
+		right, e := l.reindex(v)
+		if right {
+			return nil
+		}
+		err = e
+	}
 	switch {
 	case err == nil:
 		d.Reason = "the segment ends too early"

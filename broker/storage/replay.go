@@ -25,6 +25,7 @@ type foundLog struct {
 	truncated bool // a truncation was replayed: files may be longer than the state says
 	damage    *Damage
 
+	tidied    bool         // its folder was changed at the start
 	files     folder       // what its folder holds
 	index     []indexEntry // of the active segment, found by checking it
 	indexLast indexEntry
@@ -84,9 +85,9 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 	case entryBatch:
 		l.takeIn(end, head, payload)
 	case entryTruncate:
-		to := d.offset()
+		to, cut := d.truncate()
 		if !d.bad {
-			return l.replayTruncate(r, to, end)
+			l.replayTruncate(to, cut, end)
 		}
 	case entryLogStart:
 		start, snaps := d.offset(), d.snaps()
@@ -138,22 +139,16 @@ func (l *foundLog) replayStart(start ident.Offset, snaps []snapshotRef) {
 	l.snaps = snaps
 }
 
-func (l *foundLog) replayTruncate(r *found, to ident.Offset, end journal.Position) error {
+func (l *foundLog) replayTruncate(to ident.Offset, cut segmentCut, end journal.Position) {
 	l.truncated = true
 	for n := len(l.tail); n > 0 && (l.tail[n-1].head.Base >= to || l.tail[n-1].head.Next() > to); n-- {
 		l.tail = l.tail[:n-1]
 	}
-	if to < l.flushed {
-		if err := l.state.cutSegments(r.fsys, partitionDir(r.dir, l.part), l.part, to); err != nil {
-			l.damage = &Damage{Offset: to, File: partitionDir(r.dir, l.part), Reason: err.Error()}
-			return nil
-		}
-	}
+	l.cutSegments(cut)
 	l.settle(to, lastOf(l.tail))
 	if len(l.tail) == 0 {
 		l.applied = end
 	}
-	return nil
 }
 
 func lastOf(tail []*item) *item {
