@@ -25,8 +25,10 @@ func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
 	three := 3
 	for i, c := range []*state.Command{
 		{Found: &state.Found{Cluster: ident.ClusterID{1}}},
-		{Time: 1700000000000, Register: &state.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Zone: "z", Roles: []string{"broker"},
-			Version: "1", Storage: ident.StorageID{2}, Addresses: cluster.Addresses{HTTP: "h:1", RPC: "r:2", Raft: "f:3", Gossip: "g:4"}}}},
+		{Time: 1700000000000, Register: &state.Register{Node: cluster.Node{
+			ID: ident.NodeID{1}, Name: "a", Zone: "z", Roles: []string{"broker"},
+			Version: "1", Storage: ident.StorageID{2}, Addresses: cluster.Addresses{HTTP: "h:1", RPC: "r:2", Raft: "f:3", Gossip: "g:4"},
+		}}},
 		{Create: &state.Create{ID: ident.TopicID{3}, Spec: cluster.TopicSpec{Name: "x", Partitions: &three}}},
 		{Create: &state.Create{ID: ident.TopicID{4}, Spec: cluster.TopicSpec{Name: "y"}}},
 		{Alter: &state.Alter{Name: "x", Patch: cluster.SettingsPatch{Unclean: new(true)}}},

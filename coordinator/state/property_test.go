@@ -94,7 +94,7 @@ func TestSnapshotAndTailEqualReplay(t *testing.T) {
 				if _, err := captured.WriteTo(&b); err != nil {
 					t.Fatal(err)
 				}
-				capturedThen, publishedThen = b.String(), fmt.Sprintf("%s", must(json.Marshal(published)))
+				capturedThen, publishedThen = b.String(), string(must(json.Marshal(published)))
 				var err error
 				if restored, err = state.Restore(b.Bytes()); err != nil {
 					t.Fatal(err)
@@ -120,7 +120,7 @@ func TestSnapshotAndTailEqualReplay(t *testing.T) {
 		if _, err := captured.WriteTo(&b); err != nil {
 			t.Fatal(err)
 		}
-		if b.String() != capturedThen || fmt.Sprintf("%s", must(json.Marshal(published))) != publishedThen {
+		if b.String() != capturedThen || string(must(json.Marshal(published))) != publishedThen {
 			t.Fatal("later commands changed what was handed out")
 		}
 	})
@@ -223,8 +223,10 @@ func TestTheClusterHasABound(t *testing.T) {
 	}
 	do(&state.Command{Register: &state.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}})
 	create := func(i, partitions int) *state.Refusal {
-		return do(&state.Command{Create: &state.Create{ID: ident.TopicID{1, byte(i >> 8), byte(i)},
-			Spec: cluster.TopicSpec{Name: fmt.Sprint("t", i), Partitions: &partitions}}})
+		return do(&state.Command{Create: &state.Create{
+			ID:   ident.TopicID{1, byte(i >> 8), byte(i)},
+			Spec: cluster.TopicSpec{Name: fmt.Sprint("t", i), Partitions: &partitions},
+		}})
 	}
 	full := state.MaxPartitions / cluster.MaxPartitions
 	for i := range full {
