@@ -29,16 +29,19 @@ type mark struct {
 	delta uint32 // offset minus base
 }
 
-// encode makes a batch ready for readers of topic.
-func encode(topic string, b record.Batch) (*block, error) {
+// encode makes a batch ready for readers of topic: all of it, or where a filter
+// is given what that lets through.
+func encode(topic string, b record.Batch, m *matcher) (*block, error) {
 	h := b.Header()
 	k := &block{base: h.Base, next: h.Next(), epoch: h.Epoch, timestamp: h.Timestamp, partition: h.Partition.Index}
-	k.lines = make([]byte, 0, len(b)+128*h.Entries)
-	k.marks = make([]mark, 0, h.Entries)
+	if m.all {
+		k.lines = make([]byte, 0, len(b)+128*h.Entries)
+		k.marks = make([]mark, 0, h.Entries)
+	}
 	it := b.Entries()
 	for it.Next() {
 		e := it.Entry()
-		if e.Void {
+		if e.Void || !m.match(e.Key) {
 			continue
 		}
 		k.lines = append(k.lines, '\n')

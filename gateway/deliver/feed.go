@@ -33,6 +33,7 @@ type feed struct {
 // run follows the partition until its last subscription has gone, ctx ends or
 // the topic is deleted.
 func (f *feed) run(ctx context.Context) {
+	defer f.restart(-1) // lets the ring go
 	tail := tail{feed: f, next: -1}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := tail.follow(ctx)
@@ -51,7 +52,11 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		if tail.moved {
-			tail.moved, pause = false, firstPause
+			tail.moved, tail.warned, pause = false, false, firstPause
+		}
+		if !tail.warned && !fault.Is(err, fault.LeaderUnavailable) {
+			tail.warned = true
+			f.hub.log.Warn("cannot read a partition for its readers", "topic", f.topic, "partition", f.ref.Index, "err", err)
 		}
 		retry := time.NewTimer(pause)
 		select {
@@ -172,10 +177,12 @@ func (f *feed) leave(p *part) {
 
 // tail is how far a feed has read.
 type tail struct {
-	feed  *feed
-	next  ident.Offset // -1: not begun
-	epoch ident.Epoch  // of the last record read
-	moved bool         // since it was last cleared
+	feed   *feed
+	next   ident.Offset // -1: not begun
+	epoch  ident.Epoch  // of the last record read
+	leader ident.Epoch  // in which what was read was last known to be the log
+	moved  bool         // since it was last cleared
+	warned bool         // of what stands in the way
 }
 
 // follow reads what is committed from next on until something is wrong; nil
@@ -198,6 +205,12 @@ func (t *tail) follow(ctx context.Context) error {
 			continue
 		case err != nil:
 			return err
+		}
+		if res.Bounds.Epoch != t.leader { // another leader, perhaps of another log
+			if err := t.settle(); err != nil {
+				return err
+			}
+			continue
 		}
 		t.moved = true
 		if len(res.Batches) > 0 {
@@ -227,12 +240,13 @@ func (t *tail) settle() error {
 	if err != nil {
 		return err
 	}
+	t.leader = b.Epoch
 	if t.next >= 0 && t.epoch != 0 && t.epoch <= b.Epoch {
 		end, err := src.EpochEnd(f.ref, t.epoch)
 		if err != nil {
 			return err
 		}
-		if t.next <= end {
+		if t.next <= max(end, b.Start) {
 			return nil
 		}
 	} else if t.next >= 0 && t.next <= b.HW {
@@ -254,7 +268,7 @@ func (t *tail) take(batches []byte) error {
 		if b.Header().Next() <= t.next {
 			continue // read before, or voids alone
 		}
-		k, err := encode(t.feed.topic, b)
+		k, err := encode(t.feed.topic, b, &matcher{all: true})
 		if err != nil {
 			return err
 		}

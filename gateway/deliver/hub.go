@@ -124,16 +124,9 @@ func (h *Hub) join(topic string, ref ident.Partition) *feed {
 // leave ends what join began; the last to leave stops the feed.
 func (h *Hub) leave(f *feed) {
 	h.mu.Lock()
-	f.refs--
-	last := f.refs == 0
-	if last {
+	defer h.mu.Unlock()
+	if f.refs--; f.refs == 0 {
 		delete(h.feeds, f.ref)
 		close(f.stop)
-	}
-	h.mu.Unlock()
-	if last {
-		f.mu.Lock()
-		h.ringBytes.Add(int64(-f.ring.restart(f.ring.end)))
-		f.mu.Unlock()
 	}
 }

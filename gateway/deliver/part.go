@@ -93,7 +93,7 @@ func (p *part) readLog(ctx context.Context, life int) (ev Event, keep, done bool
 		switch {
 		case endErr != nil:
 			err = endErr
-		case p.next > end:
+		case p.next > max(end, res.Bounds.Start):
 			return p.lose(ReasonTruncated, max(end, res.Bounds.Start), res.Bounds), true, true
 		}
 	}
@@ -107,16 +107,13 @@ func (p *part) readLog(ctx context.Context, life int) (ev Event, keep, done bool
 	case err != nil:
 		return p.unavailable(err)
 	}
-	p.pause = 0
+	p.pause, p.life = 0, life
 	if len(res.Batches) == 0 {
-		if life < 0 || !p.feed.park(p, p.next, life) {
-			p.life = life
+		if !p.feed.park(p, p.next, life) {
 			return Event{Kind: Busy}, true, true
 		}
-		p.life = life
 		return Event{}, false, true
 	}
-	p.life = life
 	p.sub.hub.metrics.logReads.Inc()
 	p.live = false
 	for b := res.Batches; len(b) > 0; {
@@ -124,7 +121,7 @@ func (p *part) readLog(ctx context.Context, life int) (ev Event, keep, done bool
 		if err == nil {
 			b = rest
 			var k *block
-			if k, err = encode(p.sub.topic.Name, first); err == nil {
+			if k, err = encode(p.sub.topic.Name, first, &p.sub.match); err == nil {
 				p.held = append(p.held, k)
 				continue
 			}

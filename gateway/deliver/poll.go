@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
+	"tidewire/internal/wire"
 )
 
 // Bounds of a poll, from the public contract.
@@ -24,11 +25,15 @@ const (
 
 // pollScanBytes bounds what one poll reads of the log: a filter that matches
 // next to nothing gives an answer with a moved cursor instead of an answer
-// after minutes.
-const pollScanBytes = 32 << 20
+// after minutes. It is enough for the largest answer without a filter.
+const pollScanBytes = MaxPollBytes + 1<<20
 
 // pollReadBytes bounds one read of a poll.
 const pollReadBytes = 256 << 10
+
+// pollMessageBytes is a message's size in the log as a poll guesses it; a wrong
+// guess costs another read.
+const pollMessageBytes = 4 << 10
 
 // PollRequest asks for one answer. A zero field means its default.
 type PollRequest struct {
@@ -149,7 +154,11 @@ func (p *poll) pass(ctx context.Context) error {
 func (p *poll) read(ctx context.Context, place *pollPlace, count, bytes int) error {
 	ref := p.start.Topic.Ref(place.Partition)
 	for p.count < count && len(p.out) < bytes && p.scan > 0 {
-		res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: min(pollReadBytes, p.scan)})
+		most := min(pollReadBytes, p.scan)
+		if p.match.all { // about what is wanted, and not a piece of the log for one message
+			most = min(most, bytes-len(p.out), (count-p.count)*pollMessageBytes)
+		}
+		res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: most})
 		if err != nil {
 			if err = p.missed(place, res.Bounds, err); err != nil {
 				return err
@@ -213,30 +222,44 @@ func (p *poll) take(place *pollPlace, batches []byte, count, bytes int) (full bo
 			return true, err
 		}
 		batches = rest
-		k, err := encode(p.start.Topic.Name, b)
-		if err != nil {
-			return true, err
-		}
-		for i := k.find(place.Offset); i < len(k.marks); i++ {
-			if !p.match.match(k.key(i)) {
+		h := b.Header()
+		it := b.Entries()
+		for it.Next() {
+			e := it.Entry()
+			o := wire.OffsetOf(h, e)
+			if e.Void || o < place.Offset || !p.match.match(e.Key) {
 				continue
 			}
-			line := k.line(i)
-			if p.count > 0 && len(p.out)+len(line) > bytes && (len(p.out)+len(line) > p.maxBytes || place.moved) {
+			if !p.add(h, e, bytes, place.moved) {
 				return true, nil
 			}
-			if p.count++; p.count > 1 {
-				p.out = append(p.out, ',')
-			}
-			p.out = append(p.out, line[1:]...)
-			place.set(k.offset(i)+1, k.epoch)
+			place.set(o+1, h.Epoch)
 			if p.count >= count {
 				return true, nil
 			}
 		}
-		place.set(max(place.Offset, k.next), k.epoch)
+		if it.Err() != nil {
+			return true, it.Err()
+		}
+		place.set(max(place.Offset, h.Next()), h.Epoch)
 	}
 	return false, nil
+}
+
+// add appends one message, unless it has no room: in the share of its
+// partition, or, as the first of it, in what the whole poll may hold.
+func (p *poll) add(h record.Header, e *record.Entry, bytes int, moved bool) bool {
+	before := len(p.out)
+	if p.count > 0 {
+		p.out = append(p.out, ',')
+	}
+	p.out = wire.AppendMessage(p.out, p.start.Topic.Name, h, e)
+	if n := len(p.out); p.count > 0 && n > bytes && (n > p.maxBytes || moved) {
+		p.out = p.out[:before]
+		return false
+	}
+	p.count++
+	return true
 }
 
 func (p *pollPlace) set(o ident.Offset, e ident.Epoch) {

@@ -151,21 +151,21 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 	h := startHub(t, m, deliver.Config{RingBytes: 1 + rnd.IntN(4000)})
 	keys := []string{"", "a", "ab", "b", "c", "ca"}
 	write := func() {
-		ref := topic.Ref(ident.Index(rnd.IntN(n)))
-		var batch []string
-		for range 1 + rnd.IntN(5) {
-			k := keys[rnd.IntN(len(keys))]
-			if k != "" { // a key lives in its own partition
-				ref = topic.Ref(ownerOf(topic, k))
-				batch = []string{k}
-				break
+		p := ident.Index(rnd.IntN(n))
+		mine := []string{""} // a key lives in its own partition
+		for _, k := range keys {
+			if k != "" && ownerOf(topic, k) == p {
+				mine = append(mine, k)
 			}
-			batch = append(batch, k)
+		}
+		var batch []string
+		for range 1 + rnd.IntN(6) {
+			batch = append(batch, mine[rnd.IntN(len(mine))])
 		}
 		if rnd.IntN(8) == 0 {
 			batch = append(batch, "void")
 		}
-		m.append(ref, batch...)
+		m.append(topic.Ref(p), batch...)
 	}
 	for range rnd.IntN(40) {
 		write()

@@ -230,6 +230,7 @@ func (h *Hub) check(ctx context.Context, ref ident.Partition, place cursor.Place
 	if err != nil {
 		return place, nil, h.explain(ref, err)
 	}
+	end = max(end, b.Start) // of epochs that retention took away nothing more is known
 	asked := place.Offset
 	if last, ok := after[ref.Index]; ok && last >= asked {
 		place.Offset = last + 1

@@ -348,7 +348,7 @@ func TestStreamEndsASlowConsumer(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
 		s := newSite(t, 1, http2)
 		s.open(t, "from=earliest") // and nobody reads
-		for range 6000 { // more than HTTP/2 lets wait unread
+		for range 6000 {           // more than HTTP/2 lets wait unread
 			s.m.append(s.topic.Ref(0), strings.Repeat("k", 1000))
 		}
 		time.Sleep(9 * time.Second)

@@ -44,11 +44,12 @@ func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 // node serves /ws over memory.
 type node struct {
 	*memory
-	hub     *deliver.Hub
-	manager *session.Manager
-	reg     *prometheus.Registry
-	client  *http.Client
-	dialed  chan net.Conn // the client's ends, newest first to be taken
+	hub      *deliver.Hub
+	manager  *session.Manager
+	reg      *prometheus.Registry
+	client   *http.Client
+	dialed   chan net.Conn // the client's ends
+	listener *pipes
 }
 
 func newNode(t *testing.T, change ...func(*session.Config)) *node {
@@ -70,6 +71,7 @@ func newNode(t *testing.T, change ...func(*session.Config)) *node {
 	running.Go(func() { _ = n.hub.Run(ctx) })
 	running.Go(func() { _ = n.manager.Run(ctx) })
 	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	n.listener = l
 	srv := &http.Server{Handler: n.manager}
 	running.Go(func() { _ = srv.Serve(l) })
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -207,9 +209,9 @@ func (c *client) send(t *testing.T, lines ...string) {
 }
 
 // line is the next line, or an error when the connection ends before, or
-// nothing comes for a minute.
+// nothing comes for two minutes.
 func (c *client) line() (string, error) {
-	late := time.After(time.Minute)
+	late := time.After(2 * time.Minute)
 	for {
 		c.mu.Lock()
 		if len(c.lines) > 0 {
@@ -226,7 +228,7 @@ func (c *client) line() (string, error) {
 		select {
 		case <-c.more:
 		case <-late:
-			return "", errors.New("nothing came for a minute")
+			return "", errors.New("nothing came for two minutes")
 		}
 	}
 }

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -141,6 +142,37 @@ func TestDrainTellsWhereAndWhen(t *testing.T) {
 		if len(delays) < 40 {
 			t.Fatalf("%d different delays", len(delays))
 		}
+	})
+}
+
+// TestBytesBehindTheUpgradeAreNotLost sends the first frame together with the
+// request, before the server has answered.
+func TestBytesBehindTheUpgradeAreNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		mine, theirs := net.Pipe()
+		n.listener.conns <- theirs
+		line := `{"op":"hello","id":5}`
+		frame := append([]byte{0x81, 0x80 | byte(len(line)), 0, 0, 0, 0}, line...) // masked with zeros
+		var sent sync.WaitGroup
+		sent.Go(func() {
+			_, _ = mine.Write(append([]byte("GET /ws HTTP/1.1\r\nHost: node\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"), frame...))
+		})
+		got := ""
+		for buf := make([]byte, 4096); strings.Count(got, `"op":"welcome"`) < 2; {
+			_ = mine.SetReadDeadline(time.Now().Add(time.Minute))
+			k, err := mine.Read(buf)
+			if err != nil {
+				t.Fatalf("%v after %q", err, got)
+			}
+			got += string(buf[:k])
+		}
+		if !strings.Contains(got, `"op":"welcome","id":5`) {
+			t.Fatalf("%q", got)
+		}
+		sent.Wait()
+		_ = mine.Close()
 	})
 }
 
