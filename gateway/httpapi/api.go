@@ -85,8 +85,7 @@ type Config struct {
 	NotReady func() []error
 
 	WebSocket http.Handler // at /ws; required
-	Pages     http.Handler // at PagePaths; nil: none
-	PagePaths []string     // such as / and /app.js
+	Pages     http.Handler // at / and below /assets/; nil: none
 
 	AllowedOrigins []string // such as https://app.example.com, beside the node's own
 

@@ -115,6 +115,7 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 
 		{"no node", "GET", "/nodes/b", "", nil, 404, "node-not-found", []string{`"b"`}},
 		{"no problem", "GET", "/problems/none", "", nil, 404, "not-found", []string{"/problems/"}},
+		{"no such page", "GET", "/assets/none.js", "", nil, 404, "not-found", []string{"/assets/none.js"}},
 		{"nothing there", "GET", "/topic", "", nil, 404, "not-found", []string{"/topic", "/openapi.json"}},
 		{"a method", "PUT", "/topics/orders", `{}`, nil, 405, "method-not-allowed", []string{"PUT", "GET", "POST"}},
 		{"a foreign page", "POST", "/topics/orders", `1`, []string{"Origin: https://elsewhere.example"}, 403, "forbidden", []string{"elsewhere", "allowed_origins"}},

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/gateway/deliver"
@@ -41,12 +42,15 @@ func newNode(t testing.TB) *node {
 		Topology: n.memory, Control: n.memory, Node: n.memory, Reader: hub, Streams: streams,
 		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
 		NotReady:  func() []error { return n.ready },
-		WebSocket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }),
-		Pages: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		WebSocket: http.HandlerFunc(echo),
+		Pages: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/" && r.URL.Path != "/assets/app.js" {
+				http.NotFound(w, r)
+				return
+			}
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = io.WriteString(w, "<!doctype html><title>page</title>")
 		}),
-		PagePaths:      []string{"/", "/assets/app.js"},
 		AllowedOrigins: []string{"https://app.example.com"},
 		Gatherer:       reg, Registerer: reg,
 		Logger: slog.New(slog.NewTextHandler(n.log, nil)),
@@ -63,6 +67,20 @@ func newNode(t testing.TB) *node {
 		running.Wait()
 	})
 	return n
+}
+
+// echo is a WebSocket that gives its first message back.
+func echo(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	kind, b, err := conn.Read(context.Background())
+	if err == nil {
+		_ = conn.Write(context.Background(), kind, b)
+		_, _, _ = conn.Read(context.Background()) // the close
+	}
 }
 
 // got is what a call got.

@@ -238,7 +238,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	d.fits("Message", []byte(s.next().data))
 	n.stream(t, "GET", sub["events"].(string), "")
 	d.seen["events 200"], d.seen["subscriptionEvents 200"] = true, true // they have no end to read to
-	s = n.stream(t, "POST", "/topics/subscribe", `{"topic":"orders"}`, "Accept: text/event-stream")
+	n.stream(t, "POST", "/topics/subscribe", `{"topic":"orders"}`, "Accept: text/event-stream")
 	d.seen["subscribe 200"] = true
 	d.seen["websocket 101"] = true // of package session
 

@@ -68,3 +68,36 @@ func sendPage(w http.ResponseWriter, page []byte) error {
 	_, _ = w.Write(page) // the client is gone: nobody to tell
 	return nil
 }
+
+// page hands a request to the pages of the node. What they do not have is a
+// problem like everything else that is not there.
+func (a *API) page(w http.ResponseWriter, r *http.Request) error {
+	p := &pageWriter{ResponseWriter: w}
+	a.cfg.Pages.ServeHTTP(p, r)
+	if p.missing {
+		h := w.Header()
+		h.Del("Content-Length")
+		h.Set("Content-Security-Policy", apiPolicy)
+		return notFound(w, r)
+	}
+	return nil
+}
+
+// pageWriter keeps an answer that there is no such page to itself.
+type pageWriter struct {
+	http.ResponseWriter
+	missing bool
+}
+
+func (p *pageWriter) WriteHeader(status int) {
+	if p.missing = status == http.StatusNotFound; !p.missing {
+		p.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (p *pageWriter) Write(b []byte) (int, error) {
+	if p.missing {
+		return len(b), nil
+	}
+	return p.ResponseWriter.Write(b)
+}

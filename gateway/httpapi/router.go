@@ -36,8 +36,9 @@ func (a *API) router() http.Handler {
 	} {
 		a.at(m, rt)
 	}
-	for _, path := range a.cfg.PagePaths {
-		a.at(m, route{path, actions{get: handler(a.cfg.Pages)}})
+	if a.cfg.Pages != nil {
+		a.at(m, route{"/", actions{get: a.page}})
+		a.at(m, route{"/assets/*", actions{get: a.page}})
 	}
 	for pattern, what := range absent {
 		m.Handle(pattern, a.answer(func(http.ResponseWriter, *http.Request) error {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"tidewire/gateway/deliver"
 	"tidewire/internal/fault"
 )
@@ -134,7 +136,7 @@ func TestPagesOfOtherOriginsNeedToBeAllowed(t *testing.T) {
 
 func TestEveryAnswerIsSafeToShow(t *testing.T) {
 	n := newNode(t)
-	for _, path := range []string{"/topics/", "/nothing", "/problems/invalid", "/", "/metrics"} {
+	for _, path := range []string{"/topics/", "/nothing", "/problems/invalid", "/", "/assets/app.js", "/assets/none", "/metrics"} {
 		h := n.call("GET", path, "").header
 		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
 			t.Errorf("%s: %v", path, h)
@@ -231,6 +233,23 @@ func TestMetricsCountByRoute(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, r.body)
 		}
 	}
+}
+
+// A WebSocket takes the connection over, through all that the edge does.
+func TestAWebSocketPassesTheEdge(t *testing.T) {
+	n := newNode(t)
+	conn, _, err := websocket.Dial(t.Context(), n.url+"/ws/?subscription=x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, b, err := conn.Read(t.Context()); err != nil || string(b) != "hello" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	conn.Close(websocket.StatusNormalClosure, "")
 }
 
 // A node speaks HTTP/2 in clear text to those who begin with it.

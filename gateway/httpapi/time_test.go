@@ -86,6 +86,35 @@ func TestASilentSenderIsTold(t *testing.T) {
 	})
 }
 
+// Over HTTP/2 too, where a deadline belongs to the stream.
+func TestASilentSenderIsToldOverHTTP2(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *memory, p *pipes) {
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{
+			Protocols:   &protocols,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil },
+		}
+		defer transport.CloseIdleConnections()
+		in, out := io.Pipe()
+		defer out.Close()
+		began := time.Now()
+		req, _ := http.NewRequest("POST", "http://x/topics/t", in)
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		sending.Go(func() { _, _ = io.WriteString(out, "12345") })
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if took := time.Since(began); res.StatusCode != 400 || !strings.Contains(string(b), "in time") || took != bodySilence {
+			t.Errorf("after %s: %d %s", took, res.StatusCode, b)
+		}
+	})
+}
+
 // One that sends a byte now and then does not hold a connection for ever.
 func TestATricklingSenderIsTold(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, _ *memory, p *pipes) {
