@@ -187,6 +187,9 @@ func TestGivingUpSaysWhatIsNotSentAndWhatIsUnknown(t *testing.T) {
 				if took := time.Since(begun); took > 20*time.Second || took < 15*time.Second {
 					t.Errorf("gave up after %s", took)
 				}
+				if s.tries > 100 { // pauses of 1 s on average, after the first few
+					t.Errorf("%d tries in 20 s", s.tries)
+				}
 			})
 		})
 	}
