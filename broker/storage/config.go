@@ -37,6 +37,8 @@ type Config struct {
 	Registerer prometheus.Registerer // may be nil
 }
 
+const defaultIndexBytes = 16 << 10
+
 func (c Config) withDefaults() Config {
 	if c.FS == nil {
 		c.FS = vfs.OS{}
@@ -47,7 +49,7 @@ func (c Config) withDefaults() Config {
 	c.FlushBytes = cmp.Or(c.FlushBytes, 256<<10)
 	c.FlushAge = cmp.Or(c.FlushAge, time.Second)
 	c.UnflushedBytes = cmp.Or(c.UnflushedBytes, 64<<20)
-	c.IndexBytes = cmp.Or(c.IndexBytes, 16<<10)
+	c.IndexBytes = cmp.Or(c.IndexBytes, defaultIndexBytes)
 	c.IndexCacheBytes = cmp.Or(c.IndexCacheBytes, 16<<20)
 	c.OpenFiles = cmp.Or(c.OpenFiles, 1000)
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 64<<20)

@@ -143,12 +143,7 @@ func (s *Store) Found() []ident.Partition {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b ident.Partition) int {
-		if c := slices.Compare(a.Topic[:], b.Topic[:]); c != 0 {
-			return c
-		}
-		return int(int64(a.Index) - int64(b.Index))
-	})
+	slices.SortFunc(all, comparePartitions)
 	return all
 }
 
