@@ -13,7 +13,11 @@ import (
 // TestALogThatWasCutUnderItsReadersIsSaid: a new leader's log is shorter than
 // what readers saw, and has grown past it by the time they look.
 func TestALogThatWasCutUnderItsReadersIsSaid(t *testing.T) {
-	for _, grown := range []int{0, 2, 20} {
+	for _, c := range []struct {
+		grown   int
+		noticed bool // by the feed, before the log grows again
+	}{{0, false}, {2, false}, {20, false}, {20, true}} {
+		grown := c.grown
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory()
 			topic := m.topic("orders", 1)
@@ -43,6 +47,9 @@ func TestALogThatWasCutUnderItsReadersIsSaid(t *testing.T) {
 				t.Fatalf("%d messages", got)
 			}
 			m.elect(ref, 6)
+			if c.noticed {
+				synctest.Wait()
+			}
 			for range grown {
 				m.append(ref, "")
 			}

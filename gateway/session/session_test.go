@@ -188,26 +188,28 @@ func TestPublishesInFlightAreBounded(t *testing.T) {
 		n.topic("orders", 1)
 		n.hold = make(chan struct{})
 		c := n.open(t)
+		const aFrame = 64
+		frame := []byte(strings.Repeat(`{"op":"publish","topic":"orders","value":1}`+"\n", aFrame))
 		sent := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			for ctx.Err() == nil && sent < 3*session.MaxInFlightPublishes {
-				if c.ws.Write(context.Background(), 1, []byte(`{"op":"publish","topic":"orders","value":1}`)) != nil {
+			for ctx.Err() == nil && sent < session.MaxInFlightPublishes+10*aFrame {
+				if c.ws.Write(context.Background(), 1, frame) != nil {
 					return
 				}
-				sent++
+				sent += aFrame
 			}
 		}()
 		synctest.Wait()
-		if got := n.metric(t, "gateway_websocket_in_flight_publishes"); got != session.MaxInFlightPublishes || sent > session.MaxInFlightPublishes+2 {
+		if got := n.metric(t, "gateway_websocket_in_flight_publishes"); got != session.MaxInFlightPublishes || sent > session.MaxInFlightPublishes+2*aFrame {
 			t.Fatalf("%v in flight, %d sent", got, sent)
 		}
 		close(n.hold)
 		<-stopped
-		for range 3 * session.MaxInFlightPublishes {
+		for range session.MaxInFlightPublishes + 10*aFrame {
 			c.want(t, "published")
 		}
 	})
