@@ -230,6 +230,7 @@ var samples = []struct {
 			"-- broker/a_test.go --\npackage broker\nimport (\"time\"; _ \"testing/synctest\")\nfunc wait() { time.Sleep(1) }\n",
 			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\")\nfunc TestX(t *testing.T) { both(t, func(t *testing.T) { time.Sleep(1) }) }\n-- broker/b_test.go --\npackage broker\nimport (\"testing\"; \"testing/synctest\")\nfunc both(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }\n",
 			"-- broker/a.go --\npackage broker\nimport \"time\"\nfunc wait() { time.Sleep(1) }\n",
+			"-- broker/a_test.go --\npackage broker\nimport (\"testing\"; \"time\")\nfunc BenchmarkX(b *testing.B) { time.Sleep(1) }\n",
 		},
 	},
 }

@@ -39,7 +39,7 @@ func testHabits() []Rule {
 		},
 		{
 			"no-sleep",
-			"A sleep on a real clock is either too short on a slow machine or too long on every other; in a synctest bubble it costs nothing and is exact. Real processes are paced by their test.",
+			"A sleep on a real clock is either too short on a slow machine or too long on every other; in a synctest bubble it costs nothing and is exact. Real processes are paced by their test, and a benchmark measures the real clock.",
 			sleeps,
 		},
 	}
@@ -66,7 +66,7 @@ func (t *Tree) sleepsIn(f *File, bubblers map[string]bool) []Finding {
 	bubbles := f.importsPath("testing/synctest")
 	for _, d := range f.Syntax.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if !ok || (bubbles && !entry(fn.Name.Name)) {
+		if !ok || (bubbles && !entry(fn.Name.Name)) || strings.HasPrefix(fn.Name.Name, "Benchmark") {
 			continue
 		}
 		ast.Inspect(fn, func(n ast.Node) bool {
