@@ -30,7 +30,7 @@ func (l *lane) expire() {
 	now := time.Now()
 	var calls []func()
 	var next time.Time
-	look := func(b *batch, reached bool) {
+	look := func(b *batch, reached bool, err error) {
 		for _, w := range b.waiters {
 			switch {
 			case w.out || w.answered && !w.none:
@@ -42,18 +42,21 @@ func (l *lane) expire() {
 				w.out = !reached
 				if !w.answered {
 					w.answered = true
-					calls = append(calls, func() { w.finish(Result{Err: late(reached)}) })
+					calls = append(calls, func() { w.finish(Result{Err: err}) })
 				}
 			}
 		}
 	}
 	l.mu.Lock()
 	l.expiry = nil
-	if l.underway != nil {
-		look(l.underway, l.atLeader)
+	notKept := unavailable(l.refusal)
+	if l.underway != nil && l.atLeader {
+		look(l.underway, true, unknown)
+	} else if l.underway != nil {
+		look(l.underway, false, notKept)
 	}
 	for _, b := range l.waiting {
-		look(b, false)
+		look(b, false, notKept)
 	}
 	if !next.IsZero() {
 		l.armLocked(next)
@@ -64,10 +67,15 @@ func (l *lane) expire() {
 	}
 }
 
-// late is the answer to a record whose time is up.
-func late(reached bool) error {
-	if reached {
-		return fault.New(fault.UnknownOutcome, "the leader did not answer in time; the record may have been kept: repeat it with the same sequence or Idempotency-Key")
+// unknown is the answer to a record whose time is up after it may have reached
+// a log.
+var unknown = fault.New(fault.UnknownOutcome, "the leader did not answer in time; the record may have been kept: repeat it with the same sequence or Idempotency-Key")
+
+// unavailable is the answer to a record whose time is up before any leader took
+// it; refusal is what the leader said last, if it said anything.
+func unavailable(refusal error) error {
+	if fault.Is(refusal, fault.Throttled) {
+		return refusal
 	}
 	return fault.New(fault.LeaderUnavailable, "the partition's leader took no record in time; nothing was kept")
 }

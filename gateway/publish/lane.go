@@ -68,6 +68,7 @@ type lane struct {
 	underway *batch   // nil: none
 	atLeader bool     // the batch under way may have reached a log
 	retries  int      // of the batch under way
+	refusal  error    // why its last try was not taken; nil: it was not refused yet
 	expiry   *time.Timer
 	expiryAt time.Time // when expiry fires, less the grain
 	gone     bool      // given up; use the successor
@@ -185,7 +186,7 @@ func (l *lane) send(b *batch) {
 // answered ends a batch, or sees to its next try. It returns the batch to send
 // now.
 func (l *lane) answered(b *batch, a rpc.Appended) *batch {
-	if notTaken(a.Err) && l.retry(b) {
+	if notTaken(a.Err) && l.retry(b, a.Err) {
 		return nil
 	}
 	l.p.metrics.sent(b)
@@ -203,7 +204,7 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 		}
 		calls = append(calls, func() { w.finish(r) })
 	}
-	l.underway, l.atLeader = nil, false
+	l.underway, l.atLeader, l.refusal = nil, false, nil
 	next := l.nextLocked()
 	l.mu.Unlock()
 
@@ -220,20 +221,20 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 }
 
 // notTaken reports an error that says that nothing was kept and that another
-// try may find a leader.
+// try soon may find a leader, or one with less to do.
 func notTaken(err error) bool {
-	return fault.Is(err, fault.LeaderUnavailable) || fault.Is(err, fault.Fenced)
+	return fault.Is(err, fault.LeaderUnavailable) || fault.Is(err, fault.Fenced) || fault.Is(err, fault.Throttled)
 }
 
 // retry keeps a batch that no leader took for another try a little later; it
 // is false when nobody waits for it any more, or its topic is gone.
-func (l *lane) retry(b *batch) bool {
+func (l *lane) retry(b *batch, cause error) bool {
 	if !l.exists() {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.atLeader = false
+	l.atLeader, l.refusal = false, cause
 	waits := false
 	for _, w := range b.waiters {
 		w.out = w.out || w.answered && !w.none

@@ -178,6 +178,25 @@ func TestALeaderThatComesLateLosesAndDoublesNothing(t *testing.T) {
 	})
 }
 
+func TestALeaderWithTooMuchToDoIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newLeader(), &results{}
+		l.refuse = fault.New(fault.Throttled, "too much waits for the disk")
+		p := New(Config{Topology: orders(), Leader: l})
+		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("short"), Timeout: 50 * time.Millisecond})
+		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("long")})
+		time.Sleep(time.Second)
+		l.set(nil, false)
+		time.Sleep(time.Second)
+		if r.of("short") != "throttled" || r.of("long") != "offset 0" {
+			t.Fatalf("%v", r.by)
+		}
+		if err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestALeaderThatNeverAnswersIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newLeader(), &results{}
