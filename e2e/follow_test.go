@@ -57,6 +57,7 @@ type follower struct {
 	placed  func() // an event stream gave an id behind the last message
 	gap     func(raw []byte) error
 	more    func() bool
+	leave   func(client.Frame) bool // drop a WebSocket after this line
 
 	connections int // that were opened
 	closings    int // "closing" pushes or events
@@ -152,6 +153,9 @@ func (f *follower) readWebSocket(ctx context.Context, w *client.WS, cursor *stri
 			clear(after)
 		default:
 			return fmt.Errorf("an unexpected line: %s", x.Raw)
+		}
+		if f.leave != nil && f.leave(x) {
+			return nil
 		}
 	}
 	return nil

@@ -21,6 +21,9 @@ import (
 // realCuts is how often each stream is cut.
 const realCuts = 20
 
+// realSeconds is how long the publishing of a file takes.
+const realSeconds = 5
+
 // TestRealInput publishes tens of thousands of real events with the command
 // line and reads them in every way, on connections that are cut in the middle
 // of what they carry, while the publishing goes on.
@@ -111,9 +114,12 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 	}
 	readers := []*reader{
 		{name: "WebSocket", ledger: newLedger(false), follower: follower{addr: socketProxy.Addr}},
+		{name: "WebSocket that leaves", ledger: newLedger(false), follower: follower{addr: node.Addr, leave: leaveAfterCursor(r.IntN)}},
 		{name: "SSE", ledger: newLedger(true), follower: follower{addr: eventProxy.Addr}},
 		{name: "long poll", ledger: newLedger(false), follower: follower{addr: node.Addr}},
 	}
+	readers[0].run, readers[1].run, readers[2].run = readers[0].webSocket, readers[1].webSocket, readers[2].events
+	readers[3].run = func(ctx context.Context) error { return readers[3].longPoll(ctx, 300) }
 	begin := time.Now()
 	var reading sync.WaitGroup
 	for _, x := range readers {
@@ -121,18 +127,13 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 		x.follower.placed = x.ledger.placed
 		x.more = func() bool { return x.total < in.lines }
 		reading.Go(func() {
-			switch x.name {
-			case "WebSocket":
-				x.err = x.webSocket(ctx)
-			case "SSE":
-				x.err = x.events(ctx)
-			default:
-				x.err = x.longPoll(ctx, 300)
-			}
+			x.err = x.run(ctx)
 			x.took = time.Since(begin)
 		})
 	}
-	stdout, stderr, code := node.CLI(ctx, nil, "publish", topic, in.path, "--key-field", field, "--output", "json")
+	// Spread over some seconds, so that most of it is read live and cursors are pushed on the way.
+	rate := strconv.Itoa(in.lines / realSeconds)
+	stdout, stderr, code := node.CLI(ctx, nil, "publish", topic, in.path, "--key-field", field, "--rate", rate, "--output", "json")
 	took := time.Since(begin)
 	if code != 0 {
 		cancel()
@@ -148,7 +149,7 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 		if x.err != nil {
 			t.Errorf("%s: after %d events on %d connections: %v", x.name, x.total, x.connections, x.err)
 		}
-		t.Logf("%-9s: %d events, each exactly once in key order, on %d connections; %d resumes, %d repeats, at most %d in a row without an id, %d cursor pushes, done after %s",
+		t.Logf("%-21s: %d events, each exactly once in key order, on %d connections; %d resumes, %d repeats, at most %d in a row without an id, %d cursor pushes, done after %s",
 			x.name, x.total, x.connections, x.resumes, x.repeats, x.longest, x.cursors, x.took.Round(time.Millisecond))
 	}
 	for name, proxy := range map[string]*client.Proxy{"WebSocket": socketProxy, "SSE": eventProxy} {
@@ -156,12 +157,29 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 			t.Errorf("%s was cut %d times, want %d", name, proxy.Cuts(), realCuts)
 		}
 	}
-	if readers[0].repeats != 0 {
-		t.Errorf("%d events came twice over WebSocket", readers[0].repeats)
+	if left := readers[1]; left.resumes == 0 || left.cursors <= left.resumes-1 {
+		t.Errorf("%s: %d resumes after %d cursor pushes", left.name, left.resumes, left.cursors)
 	}
 
 	pollLog(t, api, topic, &in)
 	pollCursors(t, api, topic, &in)
+}
+
+// leaveAfterCursor drops a connection some messages after a cursor was pushed:
+// the next one goes on from that cursor and what was seen behind it.
+func leaveAfterCursor(random func(n int) int) func(client.Frame) bool {
+	left := -1
+	return func(x client.Frame) bool {
+		if x.Op == "cursor" && left < 0 {
+			left = random(100)
+			return false
+		}
+		if x.Op != "message" || left < 0 {
+			return false
+		}
+		left--
+		return left < 0
+	}
 }
 
 // pollLog reads every partition by offset: the log itself.
@@ -184,7 +202,7 @@ func pollLog(t *testing.T, api *client.API, topic string, in *realEvents) {
 	if err := log.compare(in.byKey); err != nil {
 		t.Errorf("the log: %v", err)
 	}
-	t.Logf("log      : %d records, each event exactly once, in partitions of %s", log.total, strings.Join(sizes, ", "))
+	t.Logf("log                  : %d records, each event exactly once, in partitions of %s", log.total, strings.Join(sizes, ", "))
 }
 
 // pollCursors walks the whole topic from cursor to cursor, and each key alone.
@@ -211,7 +229,7 @@ func pollCursors(t *testing.T, api *client.API, topic string, in *realEvents) {
 	if err := walk.compare(in.byKey); err != nil {
 		t.Errorf("poll: %v", err)
 	}
-	t.Logf("poll     : %d events in %d polls", walk.total, polls)
+	t.Logf("poll                 : %d events in %d polls", walk.total, polls)
 
 	keyed := 0
 	for key, values := range in.byKey {

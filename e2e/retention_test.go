@@ -48,19 +48,21 @@ func retention(t *testing.T, settings string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
+	first := api.MustPoll(t, "kept").Cursor
+
 	// One publisher, so that it knows each offset before it sends.
 	var end atomic.Int64
 	publish := func(n int64) error {
 		var body strings.Builder
-		first := end.Load()
+		begin := end.Load()
 		for i := range n {
-			fmt.Fprintf(&body, "{\"value\":%q,\"content_type\":\"text/plain\"}\n", retentionValue(first+i))
+			fmt.Fprintf(&body, "{\"value\":%q,\"content_type\":\"text/plain\"}\n", retentionValue(begin+i))
 		}
 		ans, err := api.Do(ctx, http.MethodPost, "/topics/kept", "application/x-ndjson", body.String())
-		if err != nil || ans.Status != http.StatusCreated || !strings.Contains(ans.Body, fmt.Sprintf(`"offset":%d,`, first+n-1)) {
-			return fmt.Errorf("publish at %d: %d %.300s: %w", first, ans.Status, ans.Body, err)
+		if err != nil || ans.Status != http.StatusCreated || !strings.Contains(ans.Body, fmt.Sprintf(`"offset":%d,`, begin+n-1)) {
+			return fmt.Errorf("publish at %d: %d %.300s: %w", begin, ans.Status, ans.Body, err)
 		}
-		end.Store(first + n)
+		end.Store(begin + n)
 		return nil
 	}
 	const batch = 250
@@ -102,6 +104,7 @@ func retention(t *testing.T, settings string) {
 	polling.Wait()
 	close(stop)
 	publishing.Wait()
+	expiredCursor(t, ctx, api, first)
 
 	var all pollCounts
 	for i := range polls {
@@ -115,6 +118,59 @@ func retention(t *testing.T, settings string) {
 	}
 	if p.HW != end.Load() {
 		t.Errorf("the log ends at %d, published were %d", p.HW, end.Load())
+	}
+}
+
+// expiredCursor reads on from a cursor that retention has overtaken: a poll is
+// refused, streams tell of the gap, and all of them go on where they say.
+func expiredCursor(t *testing.T, ctx context.Context, api *client.API, cursor string) {
+	t.Helper()
+	earliest := func(raw string) int64 {
+		t.Helper()
+		partition, offset, ok := strings.Cut(strings.Trim(raw, `"`), ":")
+		n, err := strconv.ParseInt(offset, 10, 64)
+		if !ok || partition != "0" || err != nil || n == 0 {
+			t.Fatalf("earliest is %s", raw)
+		}
+		return n
+	}
+	p, err := api.Poll(ctx, "kept", "cursor", cursor)
+	if err != nil || p.Status != http.StatusGone || p.Problem.Code != "cursor-expired" || p.Problem.Reason != "expired" || p.Problem.Cursor == "" {
+		t.Fatalf("poll at an expired cursor: %v %d %s", err, p.Status, p.Body)
+	}
+	if next := api.MustPoll(t, "kept", "cursor", p.Problem.Cursor, "limit", "1"); len(next.Messages) != 1 || next.Messages[0].Offset < earliest(string(p.Problem.Earliest)) {
+		t.Errorf("behind the gap of a poll: %s", next.Body)
+	}
+
+	w := dialTo(t, ctx, api)
+	sub, err := w.Call(ctx, 1, map[string]any{"op": "subscribe", "id": 1, "topic": "kept", "cursor": cursor})
+	if err != nil || sub.Op != "subscribed" || sub.Recovered {
+		t.Fatalf("subscribe at an expired cursor: %v %s", err, sub.Raw)
+	}
+	gap, err := w.Next(ctx)
+	if err != nil || gap.Op != "gap" || gap.Reason != "expired" || gap.Cursor == "" || gap.Sub != sub.Sub {
+		t.Fatalf("a WebSocket at an expired cursor: %v %s", err, gap.Raw)
+	}
+	if x, err := w.Next(ctx); err != nil || x.Op != "message" && x.Op != "gap" {
+		t.Errorf("behind the gap of a WebSocket: %v %s", err, x.Raw)
+	} else if x.Op == "message" && (x.Message.Offset != earliest(string(gap.Earliest)) || string(x.Message.Bytes()) != retentionValue(x.Message.Offset)) {
+		t.Errorf("behind the gap at %s comes %d", gap.Earliest, x.Message.Offset)
+	}
+
+	s, err := client.OpenSSE(ctx, api.URL+"/topics/kept/events", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e, err := s.Next()
+	var told struct {
+		Reason, Cursor, Earliest string
+	}
+	if err != nil || e.Name != "gap" || !parse(t, string(e.Data), &told) || told.Reason != "expired" || told.Cursor != e.ID {
+		t.Fatalf("an event stream at an expired cursor: %v %s %s", err, e.Name, e.Data)
+	}
+	if e, m, err := s.NextMessage(); err != nil || e.Name == "message" && m.Offset != earliest(told.Earliest) {
+		t.Errorf("behind the gap at %s comes %d, %v", told.Earliest, m.Offset, err)
 	}
 }
 
