@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"tidewire/gateway/publish"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
-	"tidewire/internal/record"
 	"tidewire/internal/rpc"
 	"tidewire/internal/wire"
 )
@@ -215,77 +213,4 @@ func (c *produceCall) checkLines(given map[string]string) error {
 		return invalid("Idempotency-Key", "belongs to one record; with "+ndjsonType+" give Tidewire-Producer and Tidewire-Sequence")
 	}
 	return nil
-}
-
-// record makes the record of a body. Its errors are refusals of the record for
-// what it is: they use its sequence number up.
-func (c *produceCall) record(body []byte) (record.Record, error) {
-	rec, err := c.recordHead()
-	if err != nil {
-		return rec, err
-	}
-	rec.Value = body
-	switch {
-	case c.tombstone:
-		if len(body) > 0 {
-			return rec, invalid("Tidewire-Tombstone", "takes no body: a tombstone has no value")
-		}
-		if err := wire.Tombstone(&rec); err != nil {
-			return rec, err
-		}
-	case c.mediaType == "" || c.mediaType == formType:
-		rec.ContentType = wire.GuessContentType(body)
-	default:
-		if err := wire.CheckContentType(c.contentType); err != nil {
-			return rec, err
-		}
-		rec.ContentType = c.contentType
-		if err := wire.CheckValue(&rec); err != nil {
-			return rec, err
-		}
-	}
-	if rec.Idempotency != nil {
-		rec.Idempotency.Hash = record.ContentHash(&rec)
-	}
-	return rec, nil
-}
-
-// recordHead is the record without its value.
-func (c *produceCall) recordHead() (rec record.Record, err error) {
-	if c.key != nil {
-		if rec.Key, err = wire.Key(*c.key); err != nil {
-			return rec, err
-		}
-	}
-	for _, h := range c.headers {
-		if rec.Headers, err = wire.AddHeader(rec.Headers, h.name, h.value); err != nil {
-			return rec, err
-		}
-	}
-	if c.sequenced {
-		rec.Producer, rec.Sequence = c.producer, c.sequence
-	}
-	if c.idempotencyKey != "" {
-		rec.Idempotency = &record.Idempotency{Key: c.idempotencyKey}
-	}
-	return rec, nil
-}
-
-// request asks the publisher for one record.
-func (c *produceCall) request(rec record.Record) publish.Request {
-	return publish.Request{Topic: c.topic.Name, Partition: c.partition, Acks: c.acks, Timeout: c.timeout, Record: rec}
-}
-
-// void asks the publisher to use a sequence number up.
-func (c *produceCall) void(sequence int64) publish.Request {
-	req := c.request(record.Record{Producer: c.producer, Sequence: sequence})
-	req.Void = true
-	return req
-}
-
-// tooLarge is the refusal of a record that is known to be over its topic's limit.
-func (c *produceCall) tooLarge(what string) error {
-	most := c.topic.Settings.MaxMessageBytes
-	return fault.New(fault.MessageTooLarge, "%s; a record of topic %q takes at most %d bytes of key, headers and value together (max_message_bytes)", what, c.topic.Name, most).
-		With("max_message_bytes", most)
 }
