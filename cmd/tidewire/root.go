@@ -128,7 +128,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the server.`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newServe(p), newTopic(p), newPublish(p), newTail(p), newNodes(p),
-		newHealthcheck(p), newVersion(p),
+		newLog(p), newHealthcheck(p), newVersion(p),
 	)
 	return root
 }

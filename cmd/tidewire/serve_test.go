@@ -114,8 +114,53 @@ func TestANodeKeepsRecordsAcrossAnOrderlyRestart(t *testing.T) {
 	if again, _ := cli(t, listening["http"], "nodes"); !sameID(again, nodes) {
 		t.Errorf("the node is another after a restart: %s, was %s", again, nodes)
 	}
+	if out, code := cli(t, "", "log", "verify", "--data", data); code != exitOK || !strings.Contains(out, "a node is running") {
+		t.Errorf("beside a running node: exit code %d, %s", code, out)
+	}
 	if err := stop(); err != nil {
 		t.Fatalf("an orderly stop failed: %v", err)
+	}
+	verifyFinds(t, data)
+}
+
+// verifyFinds holds that log verify passes a good folder and names what is
+// wrong with a bad one.
+func verifyFinds(t *testing.T, data string) {
+	t.Helper()
+	out, code := cli(t, "", "log", "verify", "--data", data)
+	if code != exitOK || !strings.Contains(out, `"faults":0`) || !strings.Contains(out, `"records":3`) {
+		t.Errorf("a good folder: exit code %d, %s", code, out)
+	}
+	segments, err := filepath.Glob(filepath.Join(data, "topics", "*", "*", "*.log"))
+	if err != nil || len(segments) == 0 {
+		t.Fatalf("no segment in %s: %v", data, err)
+	}
+	good, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Clone(good)
+	bad[len(bad)-1] ^= 1
+	if err := os.WriteFile(segments[0], bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := cli(t, "", "log", "verify", "--data", data); code != exitFailed || !strings.Contains(out, segments[0]) || !strings.Contains(out, `"damage":true`) {
+		t.Errorf("a flipped bit: exit code %d, %s", code, out)
+	}
+	if out, code := cli(t, "", "log", "verify", "--data", data, "--output", "table"); code != exitFailed || !strings.Contains(out, "DAMAGE: "+segments[0]+", byte ") {
+		t.Errorf("a flipped bit: exit code %d, %s", code, out)
+	}
+	if err := os.WriteFile(segments[0], good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(data, "raft"), filepath.Join(data, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := cli(t, "", "log", "verify", "--data", data); code != exitFailed || !strings.Contains(out, "store is missing") {
+		t.Errorf("without the coordinator's store: exit code %d, %s", code, out)
+	}
+	if _, code := cli(t, "", "log", "verify", "--data", filepath.Join(data, "nothing")); code != exitFailed {
+		t.Errorf("no folder: exit code %d", code)
 	}
 }
 
