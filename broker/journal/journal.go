@@ -113,6 +113,10 @@ func Open(cfg Config, s *Scan) (*Journal, error) {
 			return nil, fmt.Errorf("sync what was found: %w", err)
 		}
 	}
+	// A file may have got its name just before the former life ended.
+	if err := cfg.FS.SyncDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("sync the journal's folder: %w", err)
+	}
 	for _, l := range s.chain {
 		j.bytes += l.frame.bytes
 	}

@@ -33,7 +33,6 @@ type scanned struct {
 	size   int64
 	frames []frame // every good one, wherever it lies
 	checks []frame // those with a checkpoint in them
-	torn   frame   // one that was begun right behind a good one, but is not whole
 }
 
 // Scan is what a journal folder holds. It is made by reading alone.
@@ -82,7 +81,40 @@ func Read(fsys vfs.FS, dir string, storage ident.StorageID) (*Scan, error) {
 	if err := s.choose(all); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.findTorn()
+}
+
+// findTorn looks whether the frame that should come next was begun. It decides
+// nothing; an operator may want to know.
+func (s *Scan) findTorn() error {
+	for i, f := range s.files {
+		off := int64(firstFrame)
+		if f.seq == s.end.At.File() {
+			off = s.end.At.Offset()
+		} else if f.seq < s.end.At.File() {
+			continue
+		}
+		file, err := s.fsys.Open(s.files[i].name)
+		if err != nil {
+			return err
+		}
+		b := make([]byte, frameHead)
+		_, err = file.ReadAt(b, off)
+		if err = errors.Join(ignoreEOF(err), file.Close()); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint64(b[8:]) == s.end.Frame {
+			s.TornBytes += int64(binary.LittleEndian.Uint32(b))
+		}
+	}
+	return nil
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // choose reads files from the newest down until a checkpoint is found that the
@@ -173,9 +205,6 @@ func (s *Scan) walk(files []*scanned, from Cut) {
 	}
 	s.end = Cut{at(files[cur].seq, off), seq}
 	s.Corrupt = s.judge(files, cur, off, seq)
-	if t := files[cur].torn; t.offset == off {
-		s.TornBytes += t.bytes
-	}
 	for _, f := range files[cur:] {
 		for _, fr := range f.frames {
 			if fr.seq >= seq {
@@ -232,20 +261,17 @@ func (s *Scan) readFile(f *scanned) error {
 	if f.err != nil {
 		return nil
 	}
-	f.frames, f.checks, f.torn = findFrames(data, f.head.salt)
+	f.frames, f.checks = findFrames(data, f.head.salt)
 	return nil
 }
 
 // findFrames walks from frame to frame, and byte by byte where there is none:
 // what lies behind a bad frame is evidence, in its marks.
-func findFrames(data []byte, s salt) (frames, checks []frame, torn frame) {
+func findFrames(data []byte, s salt) (frames, checks []frame) {
 	off := int64(firstFrame)
 	for off+frameHead <= int64(len(data)) {
 		f, ok := parseFrame(data[off:], s)
 		if !ok {
-			if n := len(frames); n > 0 && frames[n-1].offset+frames[n-1].bytes == off && binary.LittleEndian.Uint64(data[off+8:]) == frames[n-1].seq+1 {
-				torn = frame{offset: off, bytes: int64(binary.LittleEndian.Uint32(data[off:]))}
-			}
 			off = nextCandidate(data, off+1)
 			continue
 		}
@@ -265,7 +291,7 @@ func findFrames(data []byte, s salt) (frames, checks []frame, torn frame) {
 		}
 		off += f.bytes
 	}
-	return frames, checks, torn
+	return frames, checks
 }
 
 // nextCandidate skips bytes that cannot begin a frame: the reserved word and

@@ -84,8 +84,11 @@ func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
 // was the last one.
 func (s *Store) removeFolder(dir string) error {
 	topic := filepath.Dir(dir)
-	if _, err := s.cfg.FS.Stat(topic); err != nil {
-		return ignoreMissing(err)
+	if _, err := s.cfg.FS.Stat(topic); errors.Is(err, fs.ErrNotExist) {
+		// A former life may have removed it and died before that was durable.
+		return s.cfg.FS.SyncDir(filepath.Dir(topic))
+	} else if err != nil {
+		return err
 	}
 	if err := vfs.RemoveAll(s.cfg.FS, dir); err != nil {
 		return err
@@ -139,7 +142,7 @@ func (s *Store) setAside(path string) error {
 		return err
 	}
 	s.log.Warn("set aside what is not known here", "from", path, "to", to)
-	return errors.Join(s.cfg.FS.SyncDir(home), s.cfg.FS.SyncDir(filepath.Dir(path)))
+	return errors.Join(s.cfg.FS.SyncDir(s.cfg.Dir), s.cfg.FS.SyncDir(home), s.cfg.FS.SyncDir(filepath.Dir(path)))
 }
 
 func ignoreMissing(err error) error {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -60,6 +61,9 @@ func (s *Store) open() error {
 	s.meta.file, err = readMeta(s.cfg.FS, s.cfg.Dir)
 	if errors.Is(err, ErrNotFound) {
 		err = s.found()
+	} else if err == nil {
+		// A former life may have written it and died before that was durable.
+		err = s.cfg.FS.SyncDir(s.cfg.Dir)
 	}
 	if err != nil {
 		return err
@@ -112,9 +116,16 @@ func (s *Store) found() error {
 		return err
 	}
 	for _, info := range infos {
-		if info.Name == "topics" {
+		if info.Name != "topics" {
+			continue
+		}
+		if topics, err := s.cfg.FS.ReadDir(topicsDir(s.cfg.Dir)); err != nil || len(topics) > 0 {
 			return fmt.Errorf("%s holds topics but no storage.json: restore it from a backup, or move the data folder aside", s.cfg.Dir)
 		}
+	}
+	// Whoever made the folder may have died before that was durable.
+	if err := s.cfg.FS.SyncDir(filepath.Dir(s.cfg.Dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
 	}
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -132,11 +143,11 @@ func (s *Store) found() error {
 	if err := journal.Found(jcfg); err != nil {
 		return err
 	}
-	s.meta.file = metaFile{Format: formatVersion, Storage: id, Values: map[string]string{}}
-	if err := writeMeta(s.cfg.FS, s.cfg.Dir, s.meta.file); err != nil {
+	if err := vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir)); err != nil {
 		return err
 	}
-	return vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir))
+	s.meta.file = metaFile{Format: formatVersion, Storage: id, Values: map[string]string{}}
+	return writeMeta(s.cfg.FS, s.cfg.Dir, s.meta.file)
 }
 
 // inspectors is how many logs are checked at once: it is mostly waiting.

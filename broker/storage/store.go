@@ -164,6 +164,9 @@ func (s *Store) Log(p ident.Partition, cfg LogConfig) (*Log, error) {
 	l := s.logs[p]
 	if l == nil {
 		l = s.newLog(p)
+		if s.readOnly != nil { // it may have been in what the journal lost
+			l.damage = &Damage{File: journalDir(s.cfg.Dir), Reason: s.readOnly.Error()}
+		}
 		s.logs[p] = l
 	}
 	l.Configure(cfg)
