@@ -122,7 +122,8 @@ func TestFaultsNameTheSettingItsPlaceAndWhatIsAllowed(t *testing.T) {
 		{"file missing", []string{"--config=/nonexistent/x.yaml"}, nil, "", []string{"config:", "/nonexistent/x.yaml"}},
 		{"kubernetes service", nil, []string{"TIDEWIRE_SERVICE_HOST=10.0.0.1"}, "", []string{"enableServiceLinks"}},
 		{"all faults at once", []string{"--log-level=loud", "--http=nowhere"}, []string{"TIDEWIRE_ZONE=a b", "TIDEWIRE_XYZ=1"}, "drain_timeout: never", []string{
-			`--log-level: "loud" is none of`, `--http: "nowhere" is no host:port`, "TIDEWIRE_ZONE:", "TIDEWIRE_XYZ: no such", "drain_timeout: \"never\" is no duration"}},
+			`--log-level: "loud" is none of`, `--http: "nowhere" is no host:port`, "TIDEWIRE_ZONE:", "TIDEWIRE_XYZ: no such", "drain_timeout: \"never\" is no duration",
+		}},
 		{"duration out of bounds", []string{"--drain-timeout=1ns"}, nil, "", []string{"between 100ms and 10m"}},
 		{"negative number", []string{"--max-connections=-1"}, nil, "", []string{"--max-connections: -1 is not between 0"}},
 		{"size", []string{"--max-frame-bytes=1KB"}, nil, "", []string{"--max-frame-bytes", "64KiB"}},
