@@ -92,19 +92,27 @@ func TestVerdicts(t *testing.T) {
 		steps []func(*log) (record.Batch, int64)
 		want  []string
 	}{
-		{"a producer counts from 0 without gaps", at(batch(sequenced(1, 0), sequenced(1, 1), sequenced(1, 3), sequenced(1, 2))),
-			[]string{"kept at 0", "kept at 1", "out-of-order-sequence expected=2", "kept at 2"}},
-		{"a repeat finds the first place, in the same batch too", at(batch(sequenced(1, 0), sequenced(1, 0)), batch(sequenced(1, 0), sequenced(1, 1))),
-			[]string{"kept at 0", "duplicate of 0", "duplicate of 0", "kept at 1"}},
+		{
+			"a producer counts from 0 without gaps", at(batch(sequenced(1, 0), sequenced(1, 1), sequenced(1, 3), sequenced(1, 2))),
+			[]string{"kept at 0", "kept at 1", "out-of-order-sequence expected=2", "kept at 2"},
+		},
+		{
+			"a repeat finds the first place, in the same batch too", at(batch(sequenced(1, 0), sequenced(1, 0)), batch(sequenced(1, 0), sequenced(1, 1))),
+			[]string{"kept at 0", "duplicate of 0", "duplicate of 0", "kept at 1"},
+		},
 		{"an unknown producer begins at 0", at(batch(sequenced(1, 5))), []string{"unknown-producer expected=0"}},
 		{"producers count apart", at(batch(sequenced(1, 0), sequenced(2, 0), sequenced(1, 1))), []string{"kept at 0", "kept at 1", "kept at 2"}},
-		{"a void uses a number up and takes no offset", at(batch(sequenced(1, 0)), void(1, 1), batch(sequenced(1, 2))),
-			[]string{"kept at 0", "kept at -1", "kept at 1"}},
+		{
+			"a void uses a number up and takes no offset", at(batch(sequenced(1, 0)), void(1, 1), batch(sequenced(1, 2))),
+			[]string{"kept at 0", "kept at -1", "kept at 1"},
+		},
 		{"a void again is fine", at(void(1, 0), void(1, 0), batch(sequenced(1, 1))), []string{"kept at -1", "kept at -1", "kept at 0"}},
 		{"a void out of order is refused like a record", at(void(1, 3)), []string{"unknown-producer expected=0"}},
 		{"a record under a number that was used up is refused", at(void(1, 0), batch(sequenced(1, 0))), []string{"kept at -1", "invalid expected=1"}},
-		{"an Idempotency-Key finds the first place", at(batch(keyedBy("a", "x")), batch(keyedBy("b", "x"), keyedBy("a", "x"))),
-			[]string{"kept at 0", "kept at 1", "duplicate of 0"}},
+		{
+			"an Idempotency-Key finds the first place", at(batch(keyedBy("a", "x")), batch(keyedBy("b", "x"), keyedBy("a", "x"))),
+			[]string{"kept at 0", "kept at 1", "duplicate of 0"},
+		},
 		{"an Idempotency-Key with another body is refused", at(batch(keyedBy("a", "x"), keyedBy("a", "y"))), []string{"kept at 0", "idempotency-key-reused"}},
 		{"an Idempotency-Key is forgotten after the window", later(2*minute+1, batch(keyedBy("a", "x")), batch(keyedBy("a", "x"))), []string{"kept at 0", "kept at 1"}},
 		{"but not before", later(2*minute, batch(keyedBy("a", "x")), batch(keyedBy("a", "x"))), []string{"kept at 0", "duplicate of 0"}},

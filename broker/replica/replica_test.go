@@ -39,6 +39,7 @@ func (d *disk) Append(b record.Batch, written, durable func(error)) error {
 	d.queue = append(d.queue, waiting{b.Header().Next(), written, durable})
 	return nil
 }
+
 func (d *disk) Read(from, limit ident.Offset, _ int) ([]byte, error) {
 	if from < d.start {
 		return nil, fault.New(fault.OffsetExpired, "gone")

@@ -233,7 +233,7 @@ func (n *node) runBroker(ctx context.Context) error { return n.broker.Run(ctx) }
 func (n *node) openGateway(context.Context) error {
 	n.gateway = gateway.New(gateway.Config{
 		Listener: n.http, Broker: n.broker, Coordinator: n.coordinator, Disk: dataFolder{n.store, n.broker}, Node: n.id, Name: n.cfg.Name,
-		Pages: web.Handler(), PagePaths: web.Paths(), NotReady: n.notReady,
+		Pages: web.Handler(), NotReady: n.notReady,
 		AllowedOrigins: n.cfg.AllowedOrigins, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP,
 		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
 		Gatherer: n.registry, Registerer: n.registry, Logger: n.log.With(obs.Component, "gateway"),

@@ -21,16 +21,31 @@ func TestMessageShapes(t *testing.T) {
 		r    record.Record
 		want string
 	}{
-		{"JSON is embedded without white space", record.Record{Key: []byte("k"), ContentType: record.JSON, Value: []byte("{ \"a\" : [1, \"x y\"] }\n")},
-			`"key":"k","content_type":"application/json","headers":{},"value":{"a":[1,"x y"]}}`},
-		{"text is a string", record.Record{ContentType: "text/plain; charset=utf-8", Value: []byte("a\"\n\x01é")},
-			`"key":null,"content_type":"text/plain; charset=utf-8","headers":{},"value":"a\"\n\u0001é"}`},
-		{"text that is no UTF-8 is bytes", record.Record{ContentType: "text/plain", Value: []byte{0xff}},
-			`"key":null,"content_type":"text/plain","headers":{},"value_base64":"/w=="}`},
-		{"anything else is bytes", record.Record{ContentType: "image/png", Value: []byte("png"), Headers: []record.HeaderField{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}},
-			`"key":null,"content_type":"image/png","headers":{"a":"1","b":"2"},"value_base64":"cG5n"}`},
-		{"a tombstone", record.Record{Key: []byte("k"), Tombstone: true},
-			`"key":"k","content_type":"","headers":{},"value":null,"tombstone":true}`},
+		{
+			"JSON is embedded without white space",
+			record.Record{Key: []byte("k"), ContentType: record.JSON, Value: []byte("{ \"a\" : [1, \"x y\"] }\n")},
+			`"key":"k","content_type":"application/json","headers":{},"value":{"a":[1,"x y"]}}`,
+		},
+		{
+			"text is a string",
+			record.Record{ContentType: "text/plain; charset=utf-8", Value: []byte("a\"\n\x01é")},
+			`"key":null,"content_type":"text/plain; charset=utf-8","headers":{},"value":"a\"\n\u0001é"}`,
+		},
+		{
+			"text that is no UTF-8 is bytes",
+			record.Record{ContentType: "text/plain", Value: []byte{0xff}},
+			`"key":null,"content_type":"text/plain","headers":{},"value_base64":"/w=="}`,
+		},
+		{
+			"anything else is bytes",
+			record.Record{ContentType: "image/png", Value: []byte("png"), Headers: []record.HeaderField{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}},
+			`"key":null,"content_type":"image/png","headers":{"a":"1","b":"2"},"value_base64":"cG5n"}`,
+		},
+		{
+			"a tombstone",
+			record.Record{Key: []byte("k"), Tombstone: true},
+			`"key":"k","content_type":"","headers":{},"value":null,"tombstone":true}`,
+		},
 	} {
 		got := string(AppendMessage(nil, "orders", h, &record.Entry{Record: c.r, Delta: 2}))
 		want := `{"topic":"orders","partition":3,"offset":42,"timestamp":"2026-02-16T09:36:07.089Z",` + c.want
