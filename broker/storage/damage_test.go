@@ -97,10 +97,10 @@ func outcome(t testing.TB, disk *faultfs.Memory, cfg Config, acked ident.Offset)
 		if err := l.Admit(10); !fault.Is(err, fault.LeaderUnavailable) {
 			return next, reported, fmt.Errorf("an append to a damaged log is admitted: %v", err)
 		}
-		if err := put(l, 2, 10, 1, 10); err == nil {
+		if err := put(l, 2, 1<<30, 1, 10); err == nil {
 			return next, reported, fmt.Errorf("a damaged log took an append")
 		}
-	} else if err := put(l, 2, 10, 1, 10); err != nil {
+	} else if err := put(l, 2, 1<<30, 1, 10); err != nil {
 		return next, reported, fmt.Errorf("append: %w", err)
 	}
 	return next, reported, nil

@@ -238,6 +238,7 @@ func (l *Log) syncSegments() error {
 type syncError struct{ err error }
 
 func (e *syncError) Error() string { return e.err.Error() }
+func (e *syncError) Unwrap() error { return e.err }
 
 // lacksSpace says that an operation may be tried again later.
 func lacksSpace(err error) bool {

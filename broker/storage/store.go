@@ -71,8 +71,15 @@ func (s *Store) Run(ctx context.Context) error {
 	defer stopJournal()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.journal.Run(jctx) })
-	g.Go(func() error { return s.flushLoop(gctx) })
-	g.Go(func() error { return s.checkpointLoop(gctx) })
+	for _, loop := range []func(context.Context) error{s.flushLoop, s.checkpointLoop} {
+		g.Go(func() error {
+			err := loop(gctx)
+			if err != nil {
+				s.fail(err) // at once: nothing is acknowledged any more
+			}
+			return err
+		})
+	}
 	g.Go(func() error {
 		select {
 		case <-s.failed:
@@ -111,7 +118,9 @@ func (s *Store) close(err error) error {
 	s.files.close()
 	select {
 	case <-s.failed:
-		err = errors.Join(err, s.failure)
+		if !errors.Is(err, s.failure) {
+			err = errors.Join(err, s.failure)
+		}
 	default:
 	}
 	return errors.Join(err, s.lock.Close())

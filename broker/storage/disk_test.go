@@ -1,0 +1,240 @@
+package storage
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidewire/internal/fault"
+	"tidewire/internal/testkit/faultfs"
+)
+
+// No acknowledgement comes after a failed write or sync, wherever it strikes;
+// Run ends with the error, and the next start has all that was acknowledged.
+func TestDiskErrorsEndAcknowledgements(t *testing.T) {
+	strikes := map[string]faultfs.Rule{
+		"journal sync":           {Op: faultfs.OpSync, Match: "*.journal", Skip: 12, Err: syscall.EIO, Lost: true, Times: 1},
+		"journal sync, no space": {Op: faultfs.OpSync, Match: "*.journal", Skip: 9, Err: syscall.ENOSPC, Lost: true, Times: 1},
+		"journal write":          {Op: faultfs.OpWrite, Match: "*.journal", Skip: 9, Err: syscall.EIO, Short: true, Times: 1},
+		"next file":              {Op: faultfs.OpSync, Match: "spare.tmp", Skip: 2, Err: syscall.EIO, Times: 1},
+		"segment write":          {Op: faultfs.OpWrite, Match: "*.log", Skip: 3, Err: syscall.EIO, Times: 1},
+		"segment sync":           {Op: faultfs.OpSync, Match: "*.log", Err: syscall.EIO, Lost: true, Times: 1},
+		"segment sync, no space": {Op: faultfs.OpSync, Match: "*.log", Err: syscall.ENOSPC, Lost: true, Times: 1},
+		"folder sync":            {Op: faultfs.OpSyncDir, Match: "1", Err: syscall.EIO, Times: 1},
+	}
+	for name, rule := range strikes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := faultfs.New(0)
+				faulty := faultfs.Wrap(disk)
+				cfg := small("/data")
+				cfg.FS, cfg.CheckpointBytes = faulty, 4<<10
+				s := start(t, cfg)
+				l := s.mustLog(t, part(1), LogConfig{})
+				faulty.Strike(rule)
+				acked, failed := l.End(), false
+				for i := range 400 {
+					err := put(l, 1, int64(i), 1, 100)
+					if err == nil && failed {
+						t.Fatalf("offset %d was acknowledged after the disk failed", i)
+					}
+					if err != nil && !fault.Is(err, fault.UnknownOutcome) && !fault.Is(err, fault.LeaderUnavailable) {
+						t.Fatalf("the error is %v", err)
+					}
+					if failed = failed || err != nil; !failed {
+						acked = l.End()
+					}
+					if i%5 == 0 {
+						time.Sleep(30 * time.Millisecond) // virtual: flushes and checkpoints happen
+					}
+				}
+				if !failed {
+					t.Fatal("the fault never struck")
+				}
+				if err := <-s.done; !errors.Is(err, rule.Err) {
+					t.Fatalf("Run ended with %v", err)
+				}
+				faulty.Heal()
+				killed := disk.KillClone()
+				end, reported, err := outcome(t, killed, cfg, acked)
+				if err != nil || reported || end < acked {
+					t.Errorf("after the restart: records to %d of %d, reported %v, %v", end, acked, reported, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullDiskRefusesAndHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := faultfs.New(200 << 10)
+		cfg := small("/data")
+		cfg.FS, cfg.MinFreeBytes, cfg.CheckpointBytes = disk, 40<<10, 20<<10
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 8 << 10})
+		refused := 0
+		for i := 0; refused < 3; i++ {
+			if i > 10000 {
+				t.Fatal("the disk never got full")
+			}
+			if err := l.Admit(300); err != nil {
+				if !fault.Is(err, fault.DiskFull) {
+					t.Fatal(err)
+				}
+				refused++
+				time.Sleep(time.Second) // virtual
+				continue
+			}
+			mustPut(t, l, 1, int64(i), 1, 200)
+			time.Sleep(10 * time.Millisecond)
+		}
+		acked := l.End()
+		if next, err := readAll(l, 1000); err != nil || next != acked {
+			t.Fatalf("reads on a full disk: to %d of %d, %v", next, acked, err)
+		}
+		disk.SetCapacity(400 << 10)
+		time.Sleep(time.Second)
+		if err := l.Admit(300); err != nil {
+			t.Fatalf("space came back, and still %v", err)
+		}
+		mustPut(t, l, 1, 1<<20, 1, 200)
+		s.mustClose(t)
+		end, reported, err := outcome(t, disk, cfg, acked+1)
+		if err != nil || reported || end != acked+1 {
+			t.Errorf("after the restart: records to %d of %d, reported %v, %v", end, acked+1, reported, err)
+		}
+	})
+}
+
+// ENOSPC below the guard: whatever lacks space waits, nothing is lost, and all
+// goes on when space is back.
+func TestLackOfSpaceAnywhereIsWaitedFor(t *testing.T) {
+	for name, rule := range map[string]faultfs.Rule{
+		"segments":                    {Op: faultfs.OpWrite, Match: "*.log", Err: syscall.ENOSPC, Short: true},
+		"new segments":                {Op: faultfs.OpCreate, Match: "*.log", Err: syscall.ENOSPC},
+		"journal files":               {Op: faultfs.OpWrite, Match: "spare.tmp", Err: syscall.ENOSPC, Short: true},
+		"journal files at their sync": {Op: faultfs.OpSync, Match: "spare.tmp", Err: syscall.ENOSPC},
+		"snapshots":                   {Op: faultfs.OpWrite, Match: "*.producers", Err: syscall.ENOSPC},
+		"indexes":                     {Op: faultfs.OpWrite, Match: "*.index", Err: syscall.ENOSPC},
+		"folders":                     {Op: faultfs.OpMkdir, Err: syscall.ENOSPC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := faultfs.New(0)
+				faulty := faultfs.Wrap(disk)
+				cfg := small("/data")
+				cfg.FS, cfg.CheckpointBytes = faulty, 8<<10
+				s := start(t, cfg)
+				faulty.Strike(rule)
+				l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 4 << 10})
+				refused := 0
+				for i := range 300 {
+					if err := l.Admit(300); err != nil {
+						if !fault.Is(err, fault.DiskFull) {
+							t.Fatal(err)
+						}
+						refused++
+						time.Sleep(20 * time.Millisecond)
+						continue
+					}
+					mustPut(t, l, 1, int64(i), 1, 150)
+					time.Sleep(5 * time.Millisecond)
+				}
+				if name == "journal files" && refused == 0 {
+					t.Error("nothing was refused although no journal file could be made")
+				}
+				acked := l.End()
+				if next, err := readAll(l, 1000); err != nil || next != acked {
+					t.Fatalf("reads without space: to %d of %d, %v", next, acked, err)
+				}
+				killed := disk.KillClone()
+				faulty.Heal()
+				time.Sleep(time.Second)
+				if err := l.Admit(300); err != nil {
+					t.Fatalf("space came back, and still %v", err)
+				}
+				mustPut(t, l, 1, 1<<20, 1, 200)
+				s.mustClose(t)
+				for which, d := range map[string]*faultfs.Memory{"killed": killed, "closed": disk} {
+					end, reported, err := outcome(t, d, cfg, acked)
+					if err != nil || reported || end < acked {
+						t.Errorf("%s: records to %d of %d, reported %v, %v", which, end, acked, reported, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A start without a byte free serves what is there, and changes none of it.
+func TestAStartWithoutSpaceServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, cfg, acked := threeBatches(t, false)
+		disk.SetCapacity(1)
+		cfg.FS = disk
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{})
+		time.Sleep(time.Minute)
+		if next, err := readAll(l, 100); err != nil || next != acked {
+			t.Fatalf("records to %d of %d, %v", next, acked, err)
+		}
+		if err := l.Admit(10); !fault.Is(err, fault.DiskFull) {
+			t.Errorf("an append is admitted: %v", err)
+		}
+		disk.SetCapacity(0)
+		time.Sleep(time.Minute)
+		if err := l.Admit(10); err != nil {
+			t.Errorf("space came back, and still %v", err)
+		}
+		mustPut(t, l, 1, 100, 1, 10)
+		s.mustClose(t)
+	})
+}
+
+func TestReadErrorsEndTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, cfg, _ := threeBatches(t, true)
+		faulty := faultfs.Wrap(disk)
+		cfg.FS = faulty
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{})
+		faulty.Strike(faultfs.Rule{Op: faultfs.OpRead, Match: "*.log", Err: syscall.EIO})
+		if _, err := l.Read(0, 10, 100); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Errorf("the read says %v", err)
+		}
+		if err := <-s.done; !errors.Is(err, syscall.EIO) {
+			t.Errorf("Run ended with %v", err)
+		}
+		if err := put(l, 1, 100, 1, 10); err == nil {
+			t.Error("an append was acknowledged after the disk failed")
+		}
+	})
+}
+
+// A bit that flips on its way from the disk never reaches a reader.
+func TestFlippedReadsAreNeverServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, cfg, acked := threeBatches(t, true)
+		faulty := faultfs.Wrap(disk)
+		cfg.FS = faulty
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{})
+		faulty.Strike(faultfs.Rule{Op: faultfs.OpRead, Match: "*.log", Flip: true})
+		if raw, err := l.Read(0, acked, 1000); !fault.Is(err, fault.LeaderUnavailable) || len(raw) > 0 {
+			t.Errorf("%d bytes, %v", len(raw), err)
+		}
+		s.mustClose(t)
+	})
+}
+
+func TestTwoProcessesCannotShareAFolder(t *testing.T) {
+	cfg := small(t.TempDir())
+	s := start(t, cfg)
+	if other, err := Open(cfg); err == nil {
+		t.Error("a second store opened the folder", other)
+	}
+	s.mustClose(t)
+	start(t, cfg).mustClose(t)
+}
