@@ -29,7 +29,7 @@ const (
 	defaultDeadline = 5 * time.Second
 	// failureDeadline bounds each stop after a failure: what is left of the
 	// process serves nobody, and a new one is waiting to take over.
-	failureDeadline = 2 * time.Second
+	failureDeadline = 5 * time.Second
 	// echo: a signal this soon after the first is the same one. Some senders
 	// (timeout of coreutils, for one) signal the process and then its group.
 	echo = 250 * time.Millisecond
