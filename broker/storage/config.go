@@ -92,7 +92,7 @@ type LogConfig struct {
 
 const (
 	maxSegmentBytes = 64 << 20
-	minSegmentBytes = 256 << 10
+	minSegmentBytes = 64 << 10
 	maxSegmentAge   = 24 * time.Hour
 	minSegmentAge   = time.Second
 )

@@ -36,7 +36,7 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"too many partitions", "POST", "/topics/", `{"name":"a","partitions":257}`, nil, 400, "invalid", []string{`"partitions"`, "1 to 256"}},
 		{"too many replicas", "POST", "/topics/", `{"name":"a","replicas":3}`, nil, 400, "invalid", []string{`"replicas"`, "1"}},
 		{"an age without a unit", "POST", "/topics/", `{"name":"a","retention":{"age":7}}`, nil, 400, "invalid", []string{`"retention.age"`, "168h"}},
-		{"an age too short", "POST", "/topics/", `{"name":"a","retention":{"age":"1ms"}}`, nil, 400, "invalid", []string{`"retention.age"`, "1s"}},
+		{"an age too short", "POST", "/topics/", `{"name":"a","retention":{"age":"1us"}}`, nil, 400, "invalid", []string{`"retention.age"`, "whole milliseconds"}},
 		{"a field inside", "POST", "/topics/", `{"name":"a","retention":{"hours":7}}`, nil, 400, "unknown-field", []string{"retention", "age"}},
 		{"a word of no choice", "POST", "/topics/", `{"name":"a","durability":"disk"}`, nil, 400, "invalid", []string{`"durability"`, "fsync", "replicated"}},
 		{"compaction", "POST", "/topics/", `{"name":"a","compaction":true}`, nil, 400, "invalid", []string{`"compaction"`, "false"}},

@@ -30,7 +30,7 @@ func HTTP(w http.ResponseWriter, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Seconds()))))
 	}
 	w.WriteHeader(f.Kind.Status())
-	_, _ = w.Write(Problem(err)) // the client is gone: nobody to tell
+	_, _ = w.Write(append(Problem(err), '\n')) // a failure means that nobody listens any more
 }
 
 // Problem is an error as a problem, in one line without the newline.

@@ -19,7 +19,7 @@ func TestAProblemSaysAll(t *testing.T) {
 		t.Fatalf("%d %v", w.Code, w.Header())
 	}
 	want := `{"type":"/problems/throttled","title":"Throttled","status":429,"detail":"too many","code":"throttled","limit":5}`
-	if got := w.Body.String(); got != want {
+	if got := w.Body.String(); got != want+"\n" {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
 }

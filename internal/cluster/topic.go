@@ -21,12 +21,12 @@ const (
 	MaxPartitions            = 256
 	DefaultMessageBytes      = 1 << 20
 	MaxMessageBytes          = 16 << 20
-	MinMessageBytes          = 1 << 10
+	MinMessageBytes          = 1
 	DefaultRetentionAge      = 168 * time.Hour
-	MinRetentionAge          = time.Second
+	MinRetentionAge          = time.Millisecond
 	DefaultIdempotencyWindow = 2 * time.Minute
 	MaxIdempotencyWindow     = 24 * time.Hour
-	MinRetentionBytes        = 64 << 10
+	MinRetentionBytes        = 1
 )
 
 // Settings of a topic, all of them filled in.
