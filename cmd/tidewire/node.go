@@ -61,6 +61,7 @@ func (n *node) steps() []run.Step {
 	return []run.Step{
 		// Bound first: a port that is taken is known before anything is opened.
 		{Name: "http listener", Start: n.listenHTTP, Stop: n.closeHTTP},
+		{Name: "coordinator's store", Start: n.checkCoordinator},
 		{Name: "storage", Start: n.openStorage, Run: n.runStorage, Deadline: storageDeadline},
 		{Name: "coordinator", Start: n.openCoordinator, Run: n.runCoordinator},
 		{Name: "gossip", Start: n.openGossip, Run: n.runGossip},
@@ -106,6 +107,14 @@ func (n *node) closeHTTP(context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// checkCoordinator reads the coordinator's store before the storage is opened,
+// which recovers and writes: where topics and layouts are damaged the node does
+// not start, and leaves all as it is.
+func (n *node) checkCoordinator(context.Context) error {
+	_, err := coordinator.Verify(n.cfg.Data, 0)
+	return err
 }
 
 // metaNode is the key under which the data folder keeps the node's id.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,8 +182,8 @@ func TestAFolderInUseOrAPortInUseEndsTheStart(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	listening, stop := startNode(t, data)
 	for want, args := range map[string][]string{
-		"storage":       {"serve", "--data", data, "--http=127.0.0.1:0"},
-		"http listener": {"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http", listening["http"]},
+		"coordinator's store": {"serve", "--data", data, "--http=127.0.0.1:0"},
+		"http listener":       {"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http", listening["http"]},
 	} {
 		var errs bytes.Buffer
 		code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs})
@@ -192,6 +194,52 @@ func TestAFolderInUseOrAPortInUseEndsTheStart(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestADamagedCoordinatorStoreLeavesTheFolderAsItIs(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	listening, stop := startNode(t, data)
+	if out, code := cli(t, listening["http"], "topic", "create", "t"); code != exitOK {
+		t.Fatal(out)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(data, "raft", "raft.db")
+	if err := os.Truncate(store, 5000); err != nil {
+		t.Fatal(err)
+	}
+	before := image(t, data)
+	var errs bytes.Buffer
+	args := []string{"serve", "--data", data, "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0"}
+	if code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs}); code != exitFailed || !strings.Contains(errs.String(), store) {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+	if after := image(t, data); !maps.Equal(before, after) {
+		t.Error("the refused start changed the folder")
+	}
+}
+
+// image is a folder's files, each with its content and its time.
+func image(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = info.ModTime().String() + string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 func TestAFailedDiskMakesTheNextStartWait(t *testing.T) {
