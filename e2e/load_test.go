@@ -42,7 +42,9 @@ type load struct {
 	stopping atomic.Bool // publishers begin nothing new
 	acked    atomic.Int64
 	retried  atomic.Int64
-	answers  answerCounts
+
+	unexpected atomic.Bool // something was refused that should not be
+	answers    answerCounts
 
 	publishing sync.WaitGroup
 	reading    sync.WaitGroup
@@ -214,6 +216,9 @@ func (l *load) finish() {
 	report := history.Check()
 	l.t.Logf("history:\n%s", report)
 	l.t.Logf("repeats sent after an open end: %d; refused: %s", l.retried.Load(), &l.answers)
+	if l.unexpected.Load() {
+		l.t.Errorf("refused without a reason: %s", &l.answers)
+	}
 	for _, x := range l.readers {
 		l.t.Logf("reader %s: %d records, %d connections, %d repeats, at most %d in a row without an id, %d cursor pushes, %d closing, close codes %v",
 			x.name, x.total, x.connections, x.repeats, x.longest, x.cursors, x.closings, x.codes)
@@ -279,7 +284,10 @@ func (p *publisher) refused(r *record, code, detail string) bool {
 		r.pending.Unknown(code)
 	}
 	switch code {
-	case "leader-unavailable", "draining", "unknown-outcome", "throttled", "not-enough-replicas":
+	case "leader-unavailable", "draining", "unknown-outcome", "throttled":
+		return true
+	case "disk-full":
+		p.unexpected.Store(true) // there is room: said at the end, so that the rest is seen too
 		return true
 	}
 	p.t.Errorf("publisher %s, record %d: refused as %s: %s", p.id, r.number, code, detail)
