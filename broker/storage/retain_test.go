@@ -113,10 +113,10 @@ func TestAJumpOfTheClockWaitsForASecondLook(t *testing.T) {
 func TestReadersBesideRetention(t *testing.T) {
 	cfg := small(t.TempDir())
 	s := start(t, cfg)
-	l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 2000, RetentionBytes: 8000})
+	l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 1500, RetentionBytes: 6000})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for n := range 20 {
+	for n := range 8 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -146,7 +146,7 @@ func TestReadersBesideRetention(t *testing.T) {
 			}
 		}()
 	}
-	for i := range 600 {
+	for i := range 250 {
 		mustPut(t, l, 1, int64(i), 3, 50)
 		if i%10 == 0 {
 			if err := l.Retain(time.Now(), l.Durable()); err != nil {
