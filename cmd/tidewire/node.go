@@ -42,6 +42,7 @@ type node struct {
 	log         *slog.Logger
 	registry    *prometheus.Registry
 	out         io.Writer // for the lines that scripts read
+	journal     int64     // size of its files; 0: the storage's own
 	began       time.Time
 	ready       atomic.Bool
 
@@ -122,7 +123,7 @@ const metaNode = "node"
 
 func (n *node) openStorage(context.Context) error {
 	store, err := storage.Open(storage.Config{
-		Dir: n.cfg.Data, FS: n.disk, OpenFiles: n.files.LogFiles, MinFreeBytes: n.cfg.MinFreeBytes,
+		Dir: n.cfg.Data, FS: n.disk, JournalFileBytes: n.journal, OpenFiles: n.files.LogFiles, MinFreeBytes: n.cfg.MinFreeBytes,
 		Logger: n.log.With(obs.Component, "storage"), Registerer: n.registry,
 	})
 	if err != nil {

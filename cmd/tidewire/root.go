@@ -23,6 +23,9 @@ type process struct {
 	in       *os.File
 	out, err io.Writer
 	environ  []string
+	// journalBytes is the size of a node's journal files; 0: the storage's own.
+	// Tests make it small: a start reads all of them.
+	journalBytes int64
 }
 
 // variable is the value of an environment variable; empty counts as not set.

@@ -27,7 +27,7 @@ func startNode(t *testing.T, data string, args ...string) (listening map[string]
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	var logs bytes.Buffer // read only after the node has stopped
-	cmd := newServe(process{in: os.Stdin, out: in, err: &logs})
+	cmd := newServe(process{in: os.Stdin, out: in, err: &logs, journalBytes: 1 << 20})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"--data", data, "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0", "--name=box"}, args...))
 	ended := make(chan error, 1)
@@ -186,7 +186,7 @@ func TestAFolderInUseOrAPortInUseEndsTheStart(t *testing.T) {
 		"http listener":       {"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http", listening["http"]},
 	} {
 		var errs bytes.Buffer
-		code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs})
+		code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs, journalBytes: 1 << 20})
 		if code != exitFailed || !strings.Contains(errs.String(), "tidewire: "+want+": ") {
 			t.Errorf("%s: exit code %d, %s", want, code, errs.String())
 		}
@@ -212,7 +212,7 @@ func TestADamagedCoordinatorStoreLeavesTheFolderAsItIs(t *testing.T) {
 	before := image(t, data)
 	var errs bytes.Buffer
 	args := []string{"serve", "--data", data, "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0"}
-	if code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs}); code != exitFailed || !strings.Contains(errs.String(), store) {
+	if code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs, journalBytes: 1 << 20}); code != exitFailed || !strings.Contains(errs.String(), store) {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 	if after := image(t, data); !maps.Equal(before, after) {
