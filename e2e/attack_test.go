@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,6 +256,10 @@ func TestAFloodOfConnectionsLeavesTheLogItsFiles(t *testing.T) {
 			t.Fatalf("partition %d during the flood: %d %s %v", p, ans.Status, ans.Body, err)
 		}
 	}
+	// Each has to open its segment, while there is no file left for a client.
+	harness.Await(t, 20*time.Second, "every record is in a segment during the flood", func() bool {
+		return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == 64
+	})
 	all, _ := n.OpenFiles(n.Dir())
 	for _, c := range held {
 		_ = c.Close() // it may be refused already
@@ -494,6 +499,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 // of ndjson without taking an answer: the node stops reading from them, others
 // go on, and memory stays bounded.
 func TestAPublisherThatReadsNoAnswersIsHeldBack(t *testing.T) {
+	t.Parallel() // it waits for a timeout of 30 s
 	n := harness.Start(t, harness.Options{Args: []string{"--slow-consumer-timeout", "2s", "--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "flooded", `"partitions":2,"retention":{"bytes":8388608}`)
 	before := n.RSS()

@@ -196,6 +196,7 @@ func (b *browser) open(url string) *tab {
 	if _, err := b.call(p.session, "Page.navigate", map[string]any{"url": url}); err != nil {
 		b.t.Fatal(err)
 	}
+	p.await("the page is loaded", `document.readyState === "complete" && document.getElementById("state") !== null`)
 	return p
 }
 

@@ -93,12 +93,13 @@ type harm struct {
 	end bool
 }
 
-// stride thins positions out where there is no time for all.
-func stride(short int64) int64 {
+// stride goes over a span of bytes: every one of them, or about so many where
+// there is no time for all.
+func stride(span, about int64) int64 {
 	if harness.Soak() {
 		return 1
 	}
-	return short
+	return max(1, span/about)
 }
 
 // harms lists everything that is done to a specimen.
@@ -113,47 +114,51 @@ func (s *specimen) harms(t *testing.T) (all []harm) {
 	if s.loose { // no mark follows the last batch
 		last = frames[len(frames)-2]
 	}
-	for k := last; k <= end; k += stride(11) {
+	for k := last; k <= end; k += stride(end-last, 15) {
 		add(fmt.Sprintf("journal cut at %d", k), s.img.cut(journal, k))
 		all = append(all, harm{what: fmt.Sprintf("journal zero from %d", k), img: s.img.zeros(journal, k), end: true})
 	}
-	for k := last; k < end; k += stride(5) {
+	for k := last; k < end; k += stride(end-last, 40) {
 		all = append(all, harm{what: fmt.Sprintf("journal bit at %d", k), img: s.img.flip(journal, k, bit()), end: k >= frames[len(frames)-2]})
 	}
-	for k := int64(4096); k < last; k += stride(last/40 + 1) {
+	for k := int64(4096); k < last; k += stride(last, 40) {
 		add(fmt.Sprintf("journal bit at %d", k), s.img.flip(journal, k, bit()))
 	}
-	for k := int64(0); k < 64; k += stride(7) {
+	for k := int64(0); k < 64; k += stride(64, 8) {
 		add(fmt.Sprintf("journal head bit at %d", k), s.img.flip(journal, k, bit()))
 	}
+	add("the journal folder deleted", s.img.withoutFolder("journal"))
 	for _, name := range s.img.names(".journal") {
 		add(name+" deleted", s.img.without(name))
 		add(name+" garbage", s.img.with(name, garbageFile(random, s.img[name])))
 		add(name+" empty", s.img.cut(name, 0))
 	}
 
-	for _, name := range s.img.names(".log") {
+	for i, name := range s.img.names(".log") {
 		bounds := s.img.batches(t, name)
-		if len(bounds) < 2 {
-			continue
+		if len(bounds) < 2 || i >= 4 && len(bounds) != 4 && !harness.Soak() {
+			continue // enough of their kind
 		}
 		size := bounds[len(bounds)-1]
 		if len(bounds) == 4 { // three batches
-			for k := int64(0); k < size; k += stride(9) {
+			for k := int64(0); k < size; k += stride(size, 40) {
 				add(fmt.Sprintf("%s byte at %d", name, k), s.img.flip(name, k, 0xff))
 			}
-			for k := bounds[2]; k < size; k += stride(4) {
+			for k := bounds[2]; k < size; k += stride(size-bounds[2], 25) {
 				add(fmt.Sprintf("%s bit at %d", name, k), s.img.flip(name, k, bit()))
 			}
 		}
-		for k := bounds[len(bounds)-2]; k < size; k += stride(23) {
+		for k := bounds[len(bounds)-2]; k < size; k += stride(size-bounds[len(bounds)-2], 8) {
 			add(fmt.Sprintf("%s cut at %d", name, k), s.img.cut(name, k))
 		}
 		add(name+" deleted", s.img.without(name))
 	}
 
 	for _, suffix := range []string{".index", ".producers"} {
-		for _, name := range s.img.names(suffix) {
+		for i, name := range s.img.names(suffix) {
+			if i >= 6 && !harness.Soak() {
+				break
+			}
 			all = append(all,
 				harm{what: name + " deleted", img: s.img.without(name), cache: true},
 				harm{what: name + " empty", img: s.img.cut(name, 0), cache: true},
@@ -163,7 +168,7 @@ func (s *specimen) harms(t *testing.T) (all []harm) {
 	}
 	add("storage.json deleted", s.img.without("storage.json"))
 	add("storage.json empty", s.img.cut("storage.json", 0))
-	for k := int64(0); k < s.img["storage.json"].size; k += stride(17) {
+	for k := int64(0); k < s.img["storage.json"].size; k += stride(s.img["storage.json"].size, 12) {
 		add(fmt.Sprintf("storage.json bit at %d", k), s.img.flip("storage.json", k, bit()))
 	}
 	return all
@@ -210,6 +215,12 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 			if lost, wrong := s.truth.compare(again.logs); lost > 0 || wrong != "" || again.report != "" {
 				t.Fatalf("opened twice: %d lost, %s, %s", lost, wrong, again.report)
 			}
+			// A file that was prepared and holds nothing yet only costs time.
+			for _, name := range s.img.names(".journal") {
+				if len(s.img[name].data) <= 4096 {
+					s.img = s.img.without(name)
+				}
+			}
 			var harms, complete, reported, torn int
 			for _, h := range s.harms(t) {
 				harms++
@@ -239,7 +250,7 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 					t.Errorf("%s: A SILENT LOSS of %d records\n%s", h.what, lost, got.log)
 				}
 				// What was found once is found again: the first start made nothing worse.
-				if lost == 0 || harms%10 == 0 {
+				if harms%10 == 0 || harness.Soak() {
 					second := recoverFolder(t, dir)
 					if l, w := s.truth.compare(second.logs); l != lost || w != "" {
 						t.Errorf("%s: opened again: %d lost, %d before, %s\n%s", h.what, l, lost, w, second.log)
@@ -280,7 +291,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 		{"one bit of an idle partition's last batch", s.img.flip(log, bounds[2]+70, 4), true},
 		{"a segment cut in its last batch", s.img.cut(log, bounds[3]-5), true},
 		{"a segment deleted", s.img.without(log), true},
-		{"one bit of the journal's checkpoint", s.img.flip(journal, frames[len(frames)-2]+60, 1), true},
+		{"one bit of the journal's checkpoint", s.img.flip(journal, frames[len(frames)-3]+60, 1), true},
 		{"every index and producer snapshot deleted", func() image {
 			img := s.img
 			for _, name := range append(s.img.names(".index"), s.img.names(".producers")...) {

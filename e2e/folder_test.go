@@ -24,7 +24,7 @@ import (
 )
 
 // image is a data folder in memory: a file's bytes without the zeros at its
-// end, by path, and how long the file is.
+// end, by path, and how long the file is. Folders end in a slash.
 type image map[string]imageFile
 
 type imageFile struct {
@@ -37,14 +37,18 @@ func takeImage(t testing.TB, dir string) image {
 	t.Helper()
 	img := image{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			img[rel+"/"] = imageFile{}
+			return nil
+		}
+		data, err := os.ReadFile(path)
 		img[rel] = imageFile{bytes.TrimRight(data, "\x00"), int64(len(data))}
 		return err
 	})
@@ -62,6 +66,12 @@ func (img image) write(t testing.TB, dir string) {
 	}
 	for name, f := range img {
 		path := filepath.Join(dir, name)
+		if strings.HasSuffix(name, "/") {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -87,17 +97,24 @@ func (img image) without(name string) image {
 	return out
 }
 
+// withoutFolder is the image without a folder and all that is in it.
+func (img image) withoutFolder(folder string) image {
+	out := maps.Clone(img)
+	maps.DeleteFunc(out, func(name string, _ imageFile) bool { return strings.HasPrefix(name, folder+"/") })
+	return out
+}
+
 // cut ends a file at a byte; zeros instead keeps its length and clears the rest.
 func (img image) cut(name string, at int64) image {
 	return img.with(name, imageFile{img[name].data[:min(at, int64(len(img[name].data)))], at})
 }
 
 func (img image) zeros(name string, from int64) image {
-	return img.with(name, imageFile{img[name].data[:from], img[name].size})
+	return img.with(name, imageFile{img[name].data[:min(from, int64(len(img[name].data)))], img[name].size})
 }
 
 func (img image) flip(name string, at int64, bits byte) image {
-	data := slices.Clone(img[name].data)
+	data := append(slices.Clone(img[name].data), make([]byte, max(0, at+1-int64(len(img[name].data))))...)
 	data[at] ^= bits
 	return img.with(name, imageFile{data, img[name].size})
 }
