@@ -59,6 +59,9 @@ type Config struct {
 	AllowedOrigins      []string
 	MaxConnections      int // WebSockets and event streams; 0: no bound
 	MaxConnectionsPerIP int // 0: no bound
+	// OpenFiles is how many connections of any kind the process has open files
+	// for; 0: no bound.
+	OpenFiles int
 	MaxSubscriptions    int // a connection
 	MaxFrameBytes       int
 	SlowConsumerTimeout time.Duration
@@ -77,6 +80,7 @@ type Gateway struct {
 	sessions  *session.Manager
 	api       *httpapi.API
 	server    *http.Server
+	ceiling   *ceiling
 	figures   *figures
 }
 
@@ -103,6 +107,9 @@ func New(cfg Config) *Gateway {
 		Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)
+	refused := delivered.Refused.WithLabelValues("open_files")
+	g.ceiling = newCeiling(cfg.Listener, cfg.OpenFiles, g.sessions.Open, refused.Inc)
+	g.server.ConnState = g.ceiling.state
 	return g
 }
 
@@ -114,7 +121,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.sessions.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
 	group.Go(func() error {
-		if err := g.server.Serve(g.cfg.Listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(g.ceiling); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

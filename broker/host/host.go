@@ -19,6 +19,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
+	"tidewire/internal/vfs"
 )
 
 // Feed is the coordinator's change feed. Next blocks until there is a snapshot
@@ -291,7 +292,13 @@ func (h *Host) Remember() error {
 	h.mu.RLock()
 	index := h.index
 	h.mu.RUnlock()
-	return h.cfg.Store.PutMeta(MetaIndex, fmt.Sprint(index))
+	err := h.cfg.Store.PutMeta(MetaIndex, fmt.Sprint(index))
+	if vfs.IsNoSpace(err) {
+		// What is remembered is a lower bound, so an older one is right as well.
+		h.cfg.Logger.Warn("the index acted on is not remembered: the disk is full", "index", index, "err", err)
+		return nil
+	}
+	return err
 }
 
 func (h *Host) retain(ctx context.Context) error {
