@@ -30,9 +30,6 @@ func NewFilter(partition *ident.Index, key *string, keys []string, prefix *strin
 	return f
 }
 
-// byKey reports whether records are picked by their key.
-func (f Filter) byKey() bool { return len(f.Keys) > 0 || f.KeyPrefix != "" }
-
 // matcher is a filter made ready for many keys.
 type matcher struct {
 	all    bool
