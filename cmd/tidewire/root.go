@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"tidewire/cmd/tidewire/internal/client"
-	"tidewire/internal/boot"
+	"tidewire/internal/fault"
 )
 
 // process is what a command touches of the process around it.
@@ -141,7 +141,7 @@ func nearestCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usagef("%s has no command %q; the nearest is %s", cmd.CommandPath(), args[0], boot.Nearest(args[0], commandNames(cmd)))
+	return usagef("%s has no command %q; the nearest is %s", cmd.CommandPath(), args[0], nearest(args[0], commandNames(cmd)))
 }
 
 func commandNames(cmd *cobra.Command) (names []string) {
@@ -149,6 +149,12 @@ func commandNames(cmd *cobra.Command) (names []string) {
 		names = append(names, c.Name())
 	}
 	return names
+}
+
+// nearest is the known name that a misspelt one is closest to.
+func nearest(name string, known []string) string {
+	n, _ := fault.Nearest(name, known)
+	return n
 }
 
 // group is the run of a command that only holds others.
@@ -169,7 +175,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	})
 	name := "--" + unknown.GetSpecifiedName()
-	return usagef("%s has no flag %s; the nearest is %s", cmd.CommandPath(), name, boot.Nearest(name, known))
+	return usagef("%s has no flag %s; the nearest is %s", cmd.CommandPath(), name, nearest(name, known))
 }
 
 // interruptible gives a context that the first SIGINT or SIGTERM ends; a second

@@ -184,7 +184,7 @@ func unknownVariable(name string, known []string) error {
 	if strings.Contains(name, "_SERVICE_") || strings.HasPrefix(name, EnvPrefix+"PORT") {
 		hint = "; if Kubernetes made it for a service, set enableServiceLinks: false"
 	}
-	return fmt.Errorf("%s: no such setting; the nearest is %s%s", name, Nearest(name, known), hint)
+	return fmt.Errorf("%s: no such setting; the nearest is %s%s", name, nearest(name, known), hint)
 }
 
 func configPath(flags, variables layer) string {
@@ -214,7 +214,7 @@ func fileLayer(settings []Setting, path string) (layer, []error) {
 	values := map[string]any{}
 	for _, key := range k.Keys() {
 		if !slices.Contains(known, key) {
-			faults = append(faults, fmt.Errorf("%s: %s: no such setting; the nearest is %s", path, key, Nearest(key, known)))
+			faults = append(faults, fmt.Errorf("%s: %s: no such setting; the nearest is %s", path, key, nearest(key, known)))
 			continue
 		}
 		text, ok := scalar(k.Get(key))

@@ -237,37 +237,6 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-func TestNearestPrefersTheSmallestEdit(t *testing.T) {
-	known := []string{"http", "rpc", "raft", "gossip", "slow_consumer_timeout", "allowed_origins"}
-	for in, want := range map[string]string{
-		"htpt": "http", "gosip": "gossip", "rfat": "raft", "slow-consumer-timeout": "slow_consumer_timeout", "rpcs": "rpc",
-	} {
-		if got := Nearest(in, known); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
-		}
-	}
-	if Nearest("x", nil) != "" {
-		t.Error("nearest of nothing")
-	}
-}
-
-func TestDistanceIsAMetricOnSingleEdits(t *testing.T) {
-	word := rapid.StringMatching(`[a-d_]{0,8}`)
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := word.Draw(t, "a"), word.Draw(t, "b")
-		d := distance(a, b)
-		if d != distance(b, a) {
-			t.Fatalf("not symmetric: %q %q", a, b)
-		}
-		if (d == 0) != (a == b) || d > max(len(a), len(b)) || d < max(len(a)-len(b), len(b)-len(a)) {
-			t.Fatalf("distance(%q, %q) = %d", a, b, d)
-		}
-		if i := rapid.IntRange(0, len(a)).Draw(t, "at"); distance(a, a[:i]+"x"+a[i:]) != 1 {
-			t.Fatalf("an insertion into %q does not cost 1", a)
-		}
-	})
-}
-
 func TestSizesAreReadInAllUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1<<20).Draw(t, "n")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestTheTableIsTotalAndItsCodesAreUnique(t *testing.T) {
@@ -40,8 +42,28 @@ func TestAsFindsTheFaultUnderWrapping(t *testing.T) {
 func TestNearest(t *testing.T) {
 	known := []string{"topic", "partition", "key", "key_prefix"}
 	for name, want := range map[string]string{"tpoic": "topic", "Topic": "topic", "keyprefix": "key_prefix", "xyzzy": "", "partitions": "partition"} {
-		if got := Nearest(name, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
+		if got, ok := Nearest(name, known); ok != (want != "") || ok && got != want {
+			t.Errorf("Nearest(%q) = %q, %v, want %q", name, got, ok, want)
 		}
 	}
+	if got, ok := Nearest("x", nil); got != "" || ok {
+		t.Error("there is none near where none is known")
+	}
+}
+
+func TestDistanceIsAMetricOnSingleEdits(t *testing.T) {
+	word := rapid.StringMatching(`[a-d_]{0,8}`)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := word.Draw(t, "a"), word.Draw(t, "b")
+		d := distance(a, b)
+		if d != distance(b, a) {
+			t.Fatalf("not symmetric: %q %q", a, b)
+		}
+		if (d == 0) != (a == b) || d > max(len(a), len(b)) || d < max(len(a)-len(b), len(b)-len(a)) {
+			t.Fatalf("distance(%q, %q) = %d", a, b, d)
+		}
+		if i := rapid.IntRange(0, len(a)).Draw(t, "at"); distance(a, a[:i]+"x"+a[i:]) != 1 {
+			t.Fatalf("an insertion into %q does not cost 1", a)
+		}
+	})
 }
