@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
 )
@@ -50,53 +52,73 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
 	cut, bytes := s.journal.Done(), s.journal.Bytes()
-	e := newCheckpoint(cut)
-	var visited []*Log
-	for _, l := range s.allLogs() {
-		if ctx.Err() != nil {
-			return ctx.Err()
+	logs := s.allLogs()
+	marks := make([]logMark, len(logs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(checkpointers)
+	for i, l := range logs {
+		if gctx.Err() != nil {
+			break
 		}
-		snapshotted, err := l.checkpoint(e, cut.At)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.part, err)
-		}
-		if snapshotted {
-			visited = append(visited, l)
-		}
+		g.Go(func() (err error) {
+			if marks[i], err = l.checkpoint(cut.At); err != nil {
+				return fmt.Errorf("%s: %w", l.part, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err := s.syncDirs(); err != nil {
 		return err
 	}
-	if err := s.appendEntry(ctx, checkpointType, e.finish(s.deleting())); err != nil {
+	if err := s.appendEntry(ctx, journal.Checkpoint, encodeCheckpoint(cut, marks, s.deleting())); err != nil {
 		return err
 	}
 	s.journal.Release(cut.At)
 	s.checked.Store(bytes)
-	for _, l := range visited {
-		l.flushMu.Lock()
-		l.dropSnapshots()
-		l.flushMu.Unlock()
+	for i, l := range logs {
+		if marks[i].snapshotted {
+			l.flushMu.Lock()
+			l.dropSnapshots()
+			l.flushMu.Unlock()
+		}
 	}
 	return nil
 }
 
-// checkpoint brings the log's files up to the cut and adds its state.
-func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotted bool, err error) {
+// checkpointers is how many logs are synced at once: a file system does many
+// syncs in little more than the time of one.
+const checkpointers = 16
+
+// logMark is a log's part of a checkpoint.
+type logMark struct {
+	state       []byte // encoded; nil: the log never kept anything
+	snapshotted bool
+}
+
+// checkpoint brings the log's files up to the cut and tells its state.
+func (l *Log) checkpoint(cut journal.Position) (mark logMark, err error) {
 	l.mu.Lock()
 	changed := l.changed
 	l.mu.Unlock()
 	var at ident.Offset
 	var producers []byte
+	var snapshotted bool
 	if changed {
 		at, producers, snapshotted = l.takeSnapshot() // before flushMu: its owner has locks of its own
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if l.isDeleted() { // since it was listed: its folder is gone, and nothing of it is to be kept
-		return false, nil
+		return mark, nil
 	}
 	if err := l.flushLocked(); err != nil {
-		return false, err
+		return mark, err
 	}
 	var ref snapshotRef
 	if changed {
@@ -105,7 +127,7 @@ func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotte
 			ref, err = l.writeSnapshot(at, producers)
 			switch {
 			case err != nil && !lacksSpace(err):
-				return false, err
+				return mark, err
 			case err != nil:
 				l.store.log.Warn("no producer snapshot for lack of space", "partition", l.part.String(), "err", err)
 				snapshotted = false
@@ -113,23 +135,20 @@ func (l *Log) checkpoint(e *checkpointEncoder, cut journal.Position) (snapshotte
 		}
 	}
 	if err := l.syncSegments(); err != nil {
-		return false, err
+		return mark, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
-		return false, nil // nothing was ever kept
+		return mark, nil // nothing was ever kept
 	}
 	if snapshotted && ref.at >= l.start && ref.at <= l.next {
 		l.addSnap(ref)
 	}
 	l.applied = max(l.applied, cut)
 	l.changed = len(l.tail) > 0
-	e.add(l.part, &l.state)
-	return snapshotted, nil
+	return logMark{appendState(nil, l.part, &l.state), snapshotted}, nil
 }
-
-const checkpointType = journal.Checkpoint
 
 // syncLater notes a folder whose entries the next checkpoint makes durable.
 func (s *Store) syncLater(dir string) {

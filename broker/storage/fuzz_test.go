@@ -127,11 +127,10 @@ func FuzzSnapshot(f *testing.F) {
 }
 
 func FuzzCheckpoint(f *testing.F) {
-	e := newCheckpoint(journal.Cut{At: 1<<32 | 4096, Frame: 1})
-	e.add(part(1), &state{start: 1, flushed: 9, next: 9, epoch: 2, lastMs: 5, applied: 77,
-		segs: []segment{{1, 100, 1, 2}, {5, 200, 3, 5}}, epochs: []epochStart{{1, 1}, {2, 6}}, snaps: []snapshotRef{{7, 50, 9}}})
-	e.add(part(2), &state{})
-	_, good, _ := journal.TakeCut(e.finish([]ident.Partition{part(3)}))
+	full := &state{start: 1, flushed: 9, next: 9, epoch: 2, lastMs: 5, applied: 77,
+		segs: []segment{{1, 100, 1, 2}, {5, 200, 3, 5}}, epochs: []epochStart{{1, 1}, {2, 6}}, snaps: []snapshotRef{{7, 50, 9}}}
+	_, good, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{At: 1<<32 | 4096, Frame: 1},
+		[]logMark{{state: appendState(nil, part(1), full)}, {}, {state: appendState(nil, part(2), &state{})}}, []ident.Partition{part(3)}))
 	f.Add(good)
 	f.Add(good[:30])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -140,14 +139,14 @@ func FuzzCheckpoint(f *testing.F) {
 			return
 		}
 		// What passes is what is written: sizes agree, and states make sense.
-		again := newCheckpoint(journal.Cut{})
+		var again []logMark
 		for p, s := range logs {
 			if s.start > s.flushed || s.next != s.flushed {
 				t.Fatalf("a state of [%d,%d) to %d", s.start, s.flushed, s.next)
 			}
-			again.add(p, s)
+			again = append(again, logMark{state: appendState(nil, p, s)})
 		}
-		if _, out, _ := journal.TakeCut(again.finish(deleted)); len(out) != len(b) {
+		if _, out, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{}, again, deleted)); len(out) != len(b) {
 			t.Fatalf("%d bytes decode to %d", len(b), len(out))
 		}
 	})

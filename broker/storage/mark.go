@@ -154,42 +154,36 @@ func (d *decoder) state() (ident.Partition, *state) {
 	return p, s
 }
 
-// encodeCheckpoint continues a payload that begins with the cut:
+// encodeCheckpoint makes the payload of a checkpoint:
 //
+//	16 bytes the cut that replay starts from
 //	4 bytes  number of logs, then each: partition 20, applied 8, start 8, end 8,
 //	         epoch 4, timestamp 8, segments, epochs, snapshots
 //	4 bytes  number of partitions deleted whose folder may still be there
 //
 // The frame around it carries the checksum.
-type checkpointEncoder struct {
-	b     []byte
-	at    int // of the number of logs
-	count uint32
-}
-
-func newCheckpoint(cut journal.Cut) *checkpointEncoder {
-	e := &checkpointEncoder{b: journal.AppendCut(nil, cut)}
-	e.at = len(e.b)
-	e.b = append(e.b, 0, 0, 0, 0)
-	return e
-}
-
-func (e *checkpointEncoder) add(p ident.Partition, s *state) {
-	e.b = appendState(e.b, p, s)
-	e.count++
-}
-
-func (e *checkpointEncoder) finish(deleted []ident.Partition) []byte {
+func encodeCheckpoint(cut journal.Cut, marks []logMark, deleted []ident.Partition) []byte {
 	le := binary.LittleEndian
-	le.PutUint32(e.b[e.at:], e.count)
-	e.b = le.AppendUint32(e.b, uint32(len(deleted)))
-	for _, p := range deleted {
-		e.b = appendPartition(e.b, p)
+	count, size := uint32(0), 0
+	for _, m := range marks {
+		if m.state != nil {
+			count++
+			size += len(m.state)
+		}
 	}
-	return e.b
+	b := journal.AppendCut(make([]byte, 0, 32+size+partitionBytes*len(deleted)), cut)
+	b = le.AppendUint32(b, count)
+	for _, m := range marks {
+		b = append(b, m.state...)
+	}
+	b = le.AppendUint32(b, uint32(len(deleted)))
+	for _, p := range deleted {
+		b = appendPartition(b, p)
+	}
+	return b
 }
 
-// decodeCheckpoint reads what finish wrote, without the cut.
+// decodeCheckpoint reads what encodeCheckpoint wrote, without the cut.
 func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, deleted []ident.Partition, err error) {
 	d := &decoder{b: b}
 	n := d.count(partitionBytes + 36)

@@ -235,7 +235,7 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		l.indexed = fl.indexed
 		l.dirMade = len(fl.segs) > 0 // then a checkpoint knows of the folder, and it is durable
 		l.damage = fl.damage
-		l.changed = true
+		l.changed = len(l.tail) > 0 || fl.truncated || fl.tidied
 		if fl.truncated && len(l.segs) > 0 {
 			l.unsynced = append(l.unsynced, l.segs[len(l.segs)-1].base)
 		}
