@@ -299,12 +299,27 @@ func findFrames(data []byte, s salt) (frames, checks []frame) {
 func nextCandidate(data []byte, off int64) int64 {
 	le := binary.LittleEndian
 	for ; off+frameHead <= int64(len(data)); off++ {
+		if le.Uint64(data[off:]) == 0 { // most of a file is zeros, most of the time
+			off = max(off, skipZeros(data, off)-3) // a length may begin with zeros of its own
+		}
+		if off+frameHead > int64(len(data)) {
+			break
+		}
 		if n := le.Uint32(data[off:]); n < frameHead || int64(n) > int64(len(data))-off {
 			continue
 		}
 		if le.Uint32(data[off+28:]) == 0 && le.Uint64(data[off+16:]) <= le.Uint64(data[off+8:]) {
 			return off
 		}
+	}
+	return off
+}
+
+// skipZeros returns where the first word that is not zero begins, at off or a
+// multiple of eight bytes behind it; less than a word from the end there is none.
+func skipZeros(data []byte, off int64) int64 {
+	for off+8 <= int64(len(data)) && binary.LittleEndian.Uint64(data[off:]) == 0 {
+		off += 8
 	}
 	return off
 }
