@@ -281,8 +281,11 @@ func TestATornGroupStaysATornGroup(t *testing.T) {
 			}
 			// A group of several frames, caught before its sync.
 			r := rand.New(rand.NewPCG(seed, 5))
+			var mu sync.Mutex
 			var crashed *faultfs.Memory
 			faulty.SetHook(func(op faultfs.Op, name string) {
+				mu.Lock()
+				defer mu.Unlock()
 				if op == faultfs.OpSync && crashed == nil && strings.HasSuffix(name, suffix) {
 					crashed = disk.CrashClone(r)
 				}

@@ -150,11 +150,18 @@ func (w *world) live() error {
 	if w.r.IntN(3) == 0 {
 		fuse = w.r.IntN(60) // in the middle of the start
 	}
+	onlySyncs := w.r.IntN(2) == 0 // where most is at stake: written, and not synced yet
+	if onlySyncs {
+		fuse = w.r.IntN(100)
+	}
 	whim := rand.New(rand.NewPCG(w.r.Uint64(), 2))
 	n := 0
-	fsys.SetHook(func(faultfs.Op, string) {
+	fsys.SetHook(func(op faultfs.Op, _ string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if onlySyncs && op != faultfs.OpSync {
+			return
+		}
 		if n++; n == fuse && crash {
 			w.pull(disk, power, whim)
 		}

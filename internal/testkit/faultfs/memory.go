@@ -309,6 +309,13 @@ func (m *Memory) Lock(name string) (io.Closer, error) {
 	if m.locks[name] {
 		return nil, fmt.Errorf("%s: %w", name, vfs.ErrLocked)
 	}
+	dir, base, err := m.parent("lock", name)
+	if err != nil {
+		return nil, err
+	}
+	if dir.entries[base] == nil {
+		m.change(dirSet{dir, base, &node{}})
+	}
 	m.locks[name] = true
 	return lock{m, name}, nil
 }
