@@ -31,10 +31,11 @@ func TestKill(t *testing.T) {
 		if err := node.Run(); err != nil {
 			t.Fatalf("start after kill %d: %v", i+1, err)
 		}
-		starts = append(starts, node.ReadyAfter())
+		starts = append(starts, node.ReadyAfter().Round(time.Millisecond))
 	}
 	l.await(l.acked.Load(), 500)
 	l.finish()
+	t.Logf("ready after %s", starts)
 	slices.Sort(starts)
 	t.Logf("kill -9: %d times; ready again after %s at best, %s in the middle, %s at worst, without a flag; %d acknowledged",
 		kills, starts[0], starts[len(starts)/2], starts[len(starts)-1], l.acked.Load())
