@@ -124,6 +124,7 @@ type client struct {
 	done   sync.WaitGroup
 	pings  []time.Time
 	gate   chan struct{} // not nil: the pump waits here
+	pace   time.Duration // of the pump, a frame
 }
 
 // pause stops reading at the next frame, until the gate it returns is closed.
@@ -176,8 +177,9 @@ func (c *client) pump() {
 		}
 		c.mu.Unlock()
 		c.mu.Lock()
-		gate := c.gate
+		gate, pace := c.gate, c.pace
 		c.mu.Unlock()
+		time.Sleep(pace)
 		if gate != nil {
 			<-gate
 		}

@@ -357,6 +357,41 @@ func TestCursorsComeWithinTwoSecondsAndOnceASecond(t *testing.T) {
 	})
 }
 
+// TestCursorsComeWhileCatchingUp: a reader that has always more to read hears
+// where it stands all the same, and is pinged.
+func TestCursorsComeWhileCatchingUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		ref := n.topic("orders", 1).Ref(0)
+		const records = 300
+		value := `"` + strings.Repeat("x", 50_000) + `"`
+		for range records {
+			n.append(ref, "", value)
+		}
+		c := n.open(t)
+		c.mu.Lock()
+		c.pace = 500 * time.Millisecond
+		c.mu.Unlock()
+		c.send(t, `{"op":"subscribe","topic":"orders","from":"earliest"}`)
+		c.want(t, "subscribed")
+		began, last, got := time.Now(), time.Now(), 0
+		for got < records {
+			switch o := c.next(t); o.str("op") {
+			case "":
+				got++
+			case "cursor":
+				if d := time.Since(last); d > 2500*time.Millisecond || d < 500*time.Millisecond {
+					t.Fatalf("a cursor after %v", d)
+				}
+				last = time.Now()
+			}
+		}
+		if time.Since(began) < time.Minute || len(c.pings) < 2 {
+			t.Fatalf("%d pings in %v", len(c.pings), time.Since(began))
+		}
+	})
+}
+
 func TestMetadataIsWhatClientsRouteBy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)

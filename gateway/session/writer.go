@@ -22,6 +22,9 @@ const (
 	turnMessages = 256
 	// cursorEvery keeps the promise of a cursor within 2 s of moving.
 	cursorEvery = time.Second
+	// partingTime lies between the goodbye and the close: what the client has
+	// sent before it read the goodbye gets its answer.
+	partingTime = 200 * time.Millisecond
 )
 
 // writer is the goroutine that writes to the client.
@@ -40,11 +43,17 @@ type writer struct {
 	due   bool        // tick is running
 	dirty []*subscription
 
-	draining bool // said goodbye
+	always <-chan struct{} // closed
+
+	draining bool        // said goodbye
+	parting  *time.Timer // since then; nil: not yet
+	parted   bool
 }
 
 func newWriter(s *session) *writer {
-	w := &writer{s: s, frame: make([]byte, headBytes, 512)}
+	always := make(chan struct{})
+	close(always)
+	w := &writer{s: s, frame: make([]byte, headBytes, 512), always: always}
 	// A random phase, so that a node's connections do not beat together.
 	w.ping = time.NewTimer(1 + rand.N(s.m.cfg.Ping))
 	w.tick = time.NewTimer(cursorEvery)
@@ -72,34 +81,62 @@ func (w *writer) run(ctx context.Context) (code int) {
 		if !w.flush() {
 			return w.lost()
 		}
-		if w.draining && w.settled() {
+		if w.parted && w.settled() {
 			return w.finish(verdict{reply.CloseRestart, "restart"})
 		}
-		if len(w.queue) > 0 && !w.draining {
-			select {
-			case <-w.s.ended:
-				return w.lost()
-			default:
-				continue
-			}
-		}
-		select {
-		case <-w.s.wake:
-		case <-w.tick.C:
-			w.cursors()
-		case <-w.ping.C:
-			if !w.heard() {
-				return w.finish(verdict{reply.CloseSilent, "no byte for two pings"})
-			}
-			if w.s.socket.writeControl(opPing, nil) != nil {
-				return w.lost()
-			}
-			w.pings++
-			w.ping.Reset(w.s.m.cfg.Ping)
-		case <-w.s.ended:
+		if v, ok := w.wait(); v != nil {
+			return w.finish(*v)
+		} else if !ok {
 			return w.lost()
 		}
 	}
+}
+
+// wait returns when there is something to do, which is at once where a
+// subscription has more to read. ok is false when the connection is lost.
+func (w *writer) wait() (v *verdict, ok bool) {
+	select { // the clocks come first: a client that has always more to read hears of them too
+	case <-w.tick.C:
+		w.cursors()
+		return nil, true
+	case <-w.ping.C:
+		return w.beat()
+	default:
+	}
+	var more <-chan struct{}
+	if len(w.queue) > 0 && !w.draining {
+		more = w.always
+	}
+	var parting <-chan time.Time
+	if w.parting != nil {
+		parting = w.parting.C
+	}
+	select {
+	case <-w.s.ended:
+		return nil, false
+	case <-more:
+	case <-w.s.wake:
+	case <-parting:
+		w.parted = true
+	case <-w.tick.C:
+		w.cursors()
+	case <-w.ping.C:
+		return w.beat()
+	}
+	return nil, true
+}
+
+// beat pings the client, or gives it up.
+func (w *writer) beat() (v *verdict, ok bool) {
+	if w.s.socket.heard.Swap(false) || !w.s.reading.Load() {
+		w.pings = 0
+	}
+	if w.pings >= maxUnheardPings {
+		return &verdict{reply.CloseSilent, "no byte for two pings"}, true
+	}
+	w.pings++
+	w.ping.Reset(w.s.m.cfg.Ping)
+	return nil, w.s.socket.writeControl(opPing, nil) == nil
 }
 
 // collect takes what others have left for the writer.
@@ -274,6 +311,7 @@ func (w *writer) cursor(x *subscription) {
 // delivered from then on, so the cursors hold.
 func (w *writer) goodbye() {
 	w.draining = true
+	w.parting = time.NewTimer(partingTime)
 	w.cursors()
 	after := rand.N(w.s.m.cfg.DrainWindow).Round(time.Millisecond)
 	w.line(reply.Closing("draining", after.String()))
@@ -284,14 +322,6 @@ func (w *writer) settled() bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	return w.s.inFlight == 0 && len(w.s.out) == 0
-}
-
-// heard reports whether the client has shown itself since the last pings.
-func (w *writer) heard() bool {
-	if w.s.socket.heard.Swap(false) || !w.s.reading.Load() {
-		w.pings = 0
-	}
-	return w.pings < maxUnheardPings
 }
 
 // finish closes the connection by the book: what is in the outbox, where the
@@ -337,4 +367,7 @@ func (w *writer) lost() int {
 func (w *writer) stop() {
 	w.ping.Stop()
 	w.tick.Stop()
+	if w.parting != nil {
+		w.parting.Stop()
+	}
 }
