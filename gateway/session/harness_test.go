@@ -179,7 +179,9 @@ func (c *client) pump() {
 		c.mu.Lock()
 		gate, pace := c.gate, c.pace
 		c.mu.Unlock()
-		time.Sleep(pace)
+		if pace > 0 {
+			<-time.After(pace)
+		}
 		if gate != nil {
 			<-gate
 		}
