@@ -193,9 +193,10 @@ func follow(t *testing.T, n *harness.Node, topic string) *tailing {
 // and once there is space, publishing does as well, with no restart. In
 // between the node is killed with not a byte free, and starts.
 func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
-	disk := smallDisk(t, "200m")
+	disk := smallDisk(t, "150m")
 	n := harness.Start(t, harness.Options{Dir: filepath.Join(disk, "data"), Args: []string{"--min-free-bytes", "8MiB"}})
-	client.New(n.URL).CreateTopic(t, "filling", `"partitions":4`)
+	// Small segments, so that a lower retention can free some of them.
+	client.New(n.URL).CreateTopic(t, "filling", `"partitions":4,"retention":{"bytes":41943040}`)
 	rec := check.NewRecorder()
 	writers := newWriters(n, rec, "filling", 4, 8, 64<<10)
 	live := follow(t, n, "filling")
@@ -205,6 +206,13 @@ func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
 		}
 	}
 
+	// Records that are over while there is no byte to note it with.
+	client.New(n.URL).CreateTopic(t, "aging", `"retention":{"age":"2s"}`)
+	aging := newWriters(n, check.NewRecorder(), "aging", 1, 1, 10)[0]
+	for range 5 {
+		aging.mustPut(t)
+	}
+	over := time.After(4 * time.Second)
 	foreign := filepath.Join(disk, "foreign")
 	hog(t, foreign, 0)
 	kept := untilFull(t, writers)
@@ -212,9 +220,14 @@ func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
 	if n := reads(t, n, "filling"); n < 80 {
 		t.Errorf("only %d records can be read while the disk is full", n)
 	}
+	<-over
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
 	}
+	harness.Await(t, 20*time.Second, "retention goes on by itself", func() bool {
+		p := client.New(n.URL).Topic(t, "aging").Layout.Partitions[0]
+		return p.Earliest == 5 && p.HW == 5
+	})
 	t.Logf("the foreign file is gone: publishing again after %s", heals(t, writers[0], 30*time.Second).Round(time.Millisecond))
 
 	kept = untilFull(t, writers)
@@ -249,11 +262,37 @@ func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
 	untilFull(t, writers)
 	t.Logf("%d records read after the kill", reads(t, n, "filling"))
 
-	// Space comes back from the node's own retention.
+	// Space comes back from the node's own retention, asked for while there is none.
+	api := client.New(n.URL)
+	lower := func() client.Answer {
+		ans, err := api.Do(t.Context(), "PATCH", "/topics/filling", "application/json", `{"retention":{"bytes":8388608}}`)
+		if err != nil {
+			t.Fatalf("lower the retention with %d bytes free: %v", freeBytes(t, disk), err)
+		}
+		return ans
+	}
+	full := lower()
+	if full.Status != 200 {
+		if p, err := full.Problem(); err != nil || p.Code != "disk-full" {
+			t.Errorf("lowering the retention on a full disk: %s %v", full.Body, err)
+		}
+	}
+	<-time.After(2500 * time.Millisecond) // retention looks once a second; it must not end the node
+	ready := api.Must(t, 200, "GET", "/readyz", "", "")
+	t.Logf("lowering the retention with no byte free: %d; then /readyz %d, %d bytes free", full.Status, ready.Status, freeBytes(t, disk))
+	// Enough for that call, and still too little to publish.
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
 	}
-	client.New(n.URL).Must(t, 200, "PATCH", "/topics/filling", "application/json", `{"retention":{"bytes":8388608}}`)
+	hog(t, foreign, 6<<20)
+	if a := writers[1].put(t.Context()); a.code != "disk-full" {
+		t.Fatalf("publish with %d bytes free: kept %v, %s %v", freeBytes(t, disk), a.kept(), a.code, a.err)
+	}
+	if full.Status != 200 {
+		if ans := lower(); ans.Status != 200 {
+			t.Fatalf("lower the retention with %d bytes free: %s", freeBytes(t, disk), ans.Body)
+		}
+	}
 	t.Logf("retention was lowered: publishing again after %s, %d bytes free", heals(t, writers[1], 60*time.Second).Round(time.Millisecond), freeBytes(t, disk))
 
 	for _, w := range writers {

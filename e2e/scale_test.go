@@ -61,7 +61,9 @@ func TestFiveThousandPartitionsAreCheap(t *testing.T) {
 	after, files := harness.DiskBytes(t, n.Dir())
 	perPartition(t, "empty", after-before, files, 1<<10)
 	scaleRestarts(t, n, "empty")
-	scaleAtRest(t, n, "empty")
+	if harness.Soak() { // with data says more
+		scaleAtRest(t, n, "empty")
+	}
 
 	// A record in each, by one body of ndjson a topic.
 	api = client.New(n.URL)
@@ -79,7 +81,7 @@ func TestFiveThousandPartitionsAreCheap(t *testing.T) {
 		return err
 	})
 	t.Logf("a record to each partition in %s", took.Round(time.Millisecond))
-	harness.Await(t, 30*time.Second, "every partition's record is in a segment", func() bool {
+	harness.Await(t, 2*time.Minute, "every partition's record is in a segment", func() bool {
 		return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == scaleTopics*scalePartitions
 	})
 	t.Logf("most log files open while they were written to: %d", bound())
