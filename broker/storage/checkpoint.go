@@ -76,7 +76,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err := s.syncDirs(); err != nil {
 		return err
 	}
-	if err := s.appendEntry(ctx, journal.Checkpoint, encodeCheckpoint(cut, marks, s.deleting())); err != nil {
+	if err := s.appendEntry(ctx, journal.Checkpoint, encodeCheckpoint(cut, marks, s.leaving())); err != nil {
 		return err
 	}
 	s.journal.Release(cut.At)

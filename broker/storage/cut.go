@@ -197,10 +197,12 @@ func (l *Log) cutFiles(old, segs []segment) error {
 // more. Whoever reads it finishes; the next checkpoint makes it durable.
 func (l *Log) removeSegment(base ident.Offset) error {
 	name := l.path(base, segmentSuffix)
-	l.store.files.forget(name)
 	if err := ignoreMissing(l.store.cfg.FS.Remove(name)); err != nil {
 		return err
 	}
+	// After the name is gone: a reader that opened it just before must not leave
+	// its handle to whoever makes a file of this name again.
+	l.store.files.forget(name)
 	if i := slices.Index(l.unsynced, base); i >= 0 {
 		l.unsynced = slices.Delete(l.unsynced, i, i+1)
 	}

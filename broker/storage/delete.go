@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidewire/broker/journal"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
 )
@@ -16,20 +17,15 @@ import (
 // Delete removes a partition for good: once it returned, nothing of it comes
 // back. A crash in between is finished by the next start.
 func (s *Store) Delete(p ident.Partition) error {
-	return s.drop(p, func(dir string) error { return s.removeFolder(dir) })
+	return s.drop(p, entryDelete, removed)
 }
 
 // Quarantine takes a partition out of the store and sets its files aside.
 func (s *Store) Quarantine(p ident.Partition) error {
-	return s.drop(p, func(dir string) error {
-		if err := s.setAside(dir); err != nil {
-			return err
-		}
-		return s.removeEmptyTopic(filepath.Dir(dir))
-	})
+	return s.drop(p, entryAside, setAside)
 }
 
-func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
+func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {
 	if s.readOnly != nil {
 		return fmt.Errorf("delete %s: %w", p, s.readOnly)
 	}
@@ -52,7 +48,7 @@ func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
 	l.deleted = true // before the entry: no batch comes behind it
 	left := l.tailBytes
 	l.mu.Unlock()
-	if err := s.appendEntry(context.Background(), entryDelete, appendPartition(nil, p)); err != nil {
+	if err := s.appendEntry(context.Background(), t, appendPartition(nil, p)); err != nil {
 		l.mu.Lock()
 		l.deleted = false
 		l.mu.Unlock()
@@ -61,7 +57,7 @@ func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
 	s.unflushed.Add(-left)
 	s.mu.Lock()
 	delete(s.logs, p)
-	s.gone[p] = true
+	s.gone[p] = fate
 	s.mu.Unlock()
 	l.mu.Lock()
 	segs := l.segs
@@ -71,13 +67,24 @@ func (s *Store) drop(p ident.Partition, away func(dir string) error) error {
 		s.files.forget(l.path(g.base, segmentSuffix))
 		s.indexes.drop(l.path(g.base, indexSuffix))
 	}
-	if err := away(l.dir); err != nil {
+	if err := s.putAway(l.dir, fate); err != nil {
 		return fmt.Errorf("delete %s: %w", p, err)
 	}
 	s.mu.Lock()
 	delete(s.gone, p) // durable: no checkpoint has to remember it
 	s.mu.Unlock()
 	return nil
+}
+
+// putAway does with a folder what was decided; it may be done already.
+func (s *Store) putAway(dir string, fate fate) error {
+	if fate == removed {
+		return s.removeFolder(dir)
+	}
+	if err := s.setAside(dir); err != nil {
+		return err
+	}
+	return s.removeEmptyTopic(filepath.Dir(dir))
 }
 
 // removeFolder removes a partition's folder, durably, and its topic's if that
@@ -116,10 +123,18 @@ func (s *Store) removeEmptyTopic(topic string) error {
 // setAside moves a file or folder to quarantine/, under a name that says where
 // it came from.
 func (s *Store) setAside(path string) error {
-	if _, err := s.cfg.FS.Stat(path); err != nil {
-		return ignoreMissing(err)
-	}
 	home := quarantineDir(s.cfg.Dir)
+	if _, err := s.cfg.FS.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		// A former life may have moved it and died before that was durable.
+		for _, dir := range []string{s.cfg.Dir, home, topicsDir(s.cfg.Dir), filepath.Dir(path)} {
+			if err := ignoreMissing(s.cfg.FS.SyncDir(dir)); err != nil {
+				return err
+			}
+		}
+		return nil
+	} else if err != nil {
+		return err
+	}
 	if err := vfs.MkdirAll(s.cfg.FS, home); err != nil {
 		return err
 	}

@@ -63,7 +63,9 @@ func (c *fileCache) acquire(name string) (*cachedFile, error) {
 	f.once.Do(func() { f.File, f.err = c.fsys.OpenWrite(name) })
 	if f.err != nil {
 		err := f.err
-		c.forget(name)
+		c.mu.Lock()
+		c.dropLocked(f) // this one alone: another may have opened the name since
+		c.mu.Unlock()
 		c.release(f)
 		return nil, err
 	}

@@ -130,11 +130,11 @@ func FuzzCheckpoint(f *testing.F) {
 	full := &state{start: 1, flushed: 9, next: 9, epoch: 2, lastMs: 5, applied: 77,
 		segs: []segment{{1, 100, 1, 2}, {5, 200, 3, 5}}, epochs: []epochStart{{1, 1}, {2, 6}}, snaps: []snapshotRef{{7, 50, 9}}}
 	_, good, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{At: 1<<32 | 4096, Frame: 1},
-		[]logMark{{state: appendState(nil, part(1), full)}, {}, {state: appendState(nil, part(2), &state{})}}, []ident.Partition{part(3)}))
+		[]logMark{{state: appendState(nil, part(1), full)}, {}, {state: appendState(nil, part(2), &state{})}}, map[ident.Partition]fate{part(3): setAside}))
 	f.Add(good)
 	f.Add(good[:30])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		logs, deleted, err := decodeCheckpoint(b)
+		logs, out, err := decodeCheckpoint(b)
 		if err != nil {
 			return
 		}
@@ -146,8 +146,8 @@ func FuzzCheckpoint(f *testing.F) {
 			}
 			again = append(again, logMark{state: appendState(nil, p, s)})
 		}
-		if _, out, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{}, again, deleted)); len(out) != len(b) {
-			t.Fatalf("%d bytes decode to %d", len(b), len(out))
+		if _, b2, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{}, again, out)); len(b2) != len(b) {
+			t.Fatalf("%d bytes decode to %d", len(b), len(b2))
 		}
 	})
 }
@@ -160,7 +160,7 @@ func FuzzEntries(f *testing.F) {
 	f.Add(uint8(4), appendSnaps(append(appendPartition(nil, part(1)), 3, 0, 0, 0, 0, 0, 0, 0), []snapshotRef{{3, 4, 5}}))
 	f.Add(uint8(5), appendPartition(nil, part(1)))
 	f.Fuzz(func(t *testing.T, typ uint8, payload []byte) {
-		r := &found{logs: map[ident.Partition]*foundLog{}, deleted: map[ident.Partition]bool{}}
+		r := &found{logs: map[ident.Partition]*foundLog{}, out: map[ident.Partition]fate{}}
 		first := batch(part(1), 1, 0, 1, 2, 10)
 		if err := r.apply(10, entryBatch, first); err != nil {
 			t.Fatal(err)

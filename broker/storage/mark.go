@@ -15,17 +15,29 @@ import (
 //	truncate    partition, offset to cut at, then what it does to the segments
 //	log start   partition, new start, producer snapshot refs
 //	delete      partition
+//	aside       partition: it goes to quarantine
 //	checkpoint  cut, then the states of all logs; see encodeCheckpoint
 const (
 	entryBatch    journal.Type = 2
 	entryTruncate journal.Type = 3
 	entryLogStart journal.Type = 4
 	entryDelete   journal.Type = 5
+	entryAside    journal.Type = 6
 )
 
 var errDecode = errors.New("malformed")
 
 const partitionBytes = 20
+
+// fate is what becomes of the folder of a partition that was taken out.
+type fate uint8
+
+const (
+	removed fate = iota
+	setAside
+)
+
+const outBytes = partitionBytes + 1
 
 func appendPartition(b []byte, p ident.Partition) []byte {
 	b = append(b, p.Topic[:]...)
@@ -159,10 +171,11 @@ func (d *decoder) state() (ident.Partition, *state) {
 //	16 bytes the cut that replay starts from
 //	4 bytes  number of logs, then each: partition 20, applied 8, start 8, end 8,
 //	         epoch 4, timestamp 8, segments, epochs, snapshots
-//	4 bytes  number of partitions deleted whose folder may still be there
+//	4 bytes  number of partitions taken out whose folder may still be there,
+//	         then each: partition 20, fate 1
 //
 // The frame around it carries the checksum.
-func encodeCheckpoint(cut journal.Cut, marks []logMark, deleted []ident.Partition) []byte {
+func encodeCheckpoint(cut journal.Cut, marks []logMark, out map[ident.Partition]fate) []byte {
 	le := binary.LittleEndian
 	count, size := uint32(0), 0
 	for _, m := range marks {
@@ -171,20 +184,20 @@ func encodeCheckpoint(cut journal.Cut, marks []logMark, deleted []ident.Partitio
 			size += len(m.state)
 		}
 	}
-	b := journal.AppendCut(make([]byte, 0, 32+size+partitionBytes*len(deleted)), cut)
+	b := journal.AppendCut(make([]byte, 0, 32+size+outBytes*len(out)), cut)
 	b = le.AppendUint32(b, count)
 	for _, m := range marks {
 		b = append(b, m.state...)
 	}
-	b = le.AppendUint32(b, uint32(len(deleted)))
-	for _, p := range deleted {
-		b = appendPartition(b, p)
+	b = le.AppendUint32(b, uint32(len(out)))
+	for p, f := range out {
+		b = append(appendPartition(b, p), byte(f))
 	}
 	return b
 }
 
 // decodeCheckpoint reads what encodeCheckpoint wrote, without the cut.
-func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, deleted []ident.Partition, err error) {
+func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, out map[ident.Partition]fate, err error) {
 	d := &decoder{b: b}
 	n := d.count(partitionBytes + 36)
 	logs = make(map[ident.Partition]*state, n)
@@ -195,11 +208,15 @@ func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, deleted []iden
 		}
 		logs[p] = s
 	}
-	for range d.count(partitionBytes) {
-		deleted = append(deleted, d.partition())
+	n = d.count(outBytes)
+	out = make(map[ident.Partition]fate, n)
+	for range n {
+		p := d.partition()
+		out[p] = fate(d.take(1)[0])
+		d.bad = d.bad || out[p] > setAside
 	}
-	if d.bad || len(d.b) > 0 {
+	if d.bad || len(d.b) > 0 || len(out) != n {
 		return nil, nil, fmt.Errorf("checkpoint: %w", errDecode)
 	}
-	return logs, deleted, nil
+	return logs, out, nil
 }

@@ -37,7 +37,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, log: cfg.Logger, lock: lock,
-		logs: map[ident.Partition]*Log{}, gone: map[ident.Partition]bool{},
+		logs: map[ident.Partition]*Log{}, gone: map[ident.Partition]fate{},
 		dirty: map[*Log]time.Time{}, dirs: map[string]bool{},
 		flushKick: make(chan struct{}, 1), checkKick: make(chan struct{}, 1),
 		failed: make(chan struct{}),
@@ -207,7 +207,7 @@ func (f *found) strangers() (unknown []*foundLog, strays []string, err error) {
 			switch {
 			case !ok || !i.IsDir:
 				strays = append(strays, filepath.Join(path, i.Name))
-			case f.logs[p] == nil && !f.deleted[p]:
+			case f.logs[p] == nil && !f.isOut(p):
 				unknown = append(unknown, &foundLog{part: p})
 			}
 		}
@@ -217,10 +217,8 @@ func (f *found) strangers() (unknown []*foundLog, strays []string, err error) {
 
 // adopt makes logs of what was found.
 func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
-	for p := range f.deleted {
-		if corrupt != nil {
-			s.gone[p] = true
-		}
+	if corrupt != nil {
+		s.gone = f.out
 	}
 	for p, fl := range f.logs {
 		l := s.newLog(p)
@@ -285,8 +283,8 @@ func (s *Store) tidy(f *found, strays []string) error {
 	if err := vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir)); err != nil {
 		return err
 	}
-	for p := range f.deleted {
-		if err := s.removeFolder(partitionDir(s.cfg.Dir, p)); err != nil {
+	for p, fate := range f.out {
+		if err := s.putAway(partitionDir(s.cfg.Dir, p), fate); err != nil {
 			return err
 		}
 	}

@@ -11,10 +11,10 @@ import (
 
 // found is what a data folder says about its logs. It is made by reading alone.
 type found struct {
-	fsys    vfs.FS
-	dir     string
-	logs    map[ident.Partition]*foundLog
-	deleted map[ident.Partition]bool
+	fsys vfs.FS
+	dir  string
+	logs map[ident.Partition]*foundLog
+	out  map[ident.Partition]fate // taken out: they never come back
 }
 
 // foundLog is a log as checkpoint and journal describe it.
@@ -37,21 +37,21 @@ type foundLog struct {
 // replay rebuilds the logs from the last checkpoint and the journal after it,
 // strictly in order.
 func replay(fsys vfs.FS, dir string, scan *journal.Scan) (*found, error) {
-	r := &found{fsys: fsys, dir: dir, logs: map[ident.Partition]*foundLog{}, deleted: map[ident.Partition]bool{}}
+	r := &found{fsys: fsys, dir: dir, logs: map[ident.Partition]*foundLog{}, out: map[ident.Partition]fate{}}
 	if scan.HasCheckpoint {
-		states, deleted, err := decodeCheckpoint(scan.State())
+		states, out, err := decodeCheckpoint(scan.State())
 		if err != nil {
 			return nil, err
 		}
 		for p, s := range states {
 			r.logs[p] = &foundLog{state: *s, part: p}
 		}
-		for _, p := range deleted {
-			r.deleted[p] = true
-		}
+		r.out = out
 	}
 	return r, scan.Replay(r.apply)
 }
+
+func (r *found) isOut(p ident.Partition) bool { _, out := r.out[p]; return out }
 
 // apply takes in one entry.
 func (r *found) apply(end journal.Position, t journal.Type, payload []byte) error {
@@ -70,7 +70,7 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 	} else {
 		p = d.partition()
 	}
-	if r.deleted[p] {
+	if _, out := r.out[p]; out {
 		return nil // a dead partition stays dead
 	}
 	l := r.logs[p]
@@ -94,8 +94,11 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 		if !d.bad {
 			l.replayStart(start, snaps)
 		}
-	case entryDelete:
-		r.deleted[p] = true
+	case entryDelete, entryAside:
+		r.out[p] = removed
+		if t == entryAside {
+			r.out[p] = setAside
+		}
 		delete(r.logs, p)
 	default:
 		return fmt.Errorf("journal entry at %s is of type %d, which this program does not know", end, t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ type Store struct {
 
 	mu   sync.Mutex
 	logs map[ident.Partition]*Log
-	gone map[ident.Partition]bool // deleted; the folder may be there still
+	gone map[ident.Partition]fate // taken out; the folder may be there still
 
 	unflushed atomic.Int64 // bytes in tails
 	flushFull atomic.Bool  // the last flush lacked space
@@ -167,7 +168,7 @@ func (l *Log) Any() bool {
 func (s *Store) Log(p ident.Partition, cfg LogConfig) (*Log, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone[p] {
+	if _, out := s.gone[p]; out {
 		return nil, fmt.Errorf("partition %s was deleted", p)
 	}
 	l := s.logs[p]
@@ -199,14 +200,11 @@ func (s *Store) allLogs() []*Log {
 	return logs
 }
 
-func (s *Store) deleting() []ident.Partition {
+// leaving is what was taken out and may have a folder still.
+func (s *Store) leaving() map[ident.Partition]fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]ident.Partition, 0, len(s.gone))
-	for p := range s.gone {
-		all = append(all, p)
-	}
-	return all
+	return maps.Clone(s.gone)
 }
 
 // committed hears of every commit of the journal.
