@@ -61,7 +61,7 @@ type Config struct {
 	MaxConnectionsPerIP int // 0: no bound
 	// OpenFiles is how many connections of any kind the process has open files
 	// for; 0: no bound.
-	OpenFiles int
+	OpenFiles           int
 	MaxSubscriptions    int // a connection
 	MaxFrameBytes       int
 	SlowConsumerTimeout time.Duration

@@ -230,6 +230,7 @@ func TestRefusals(t *testing.T) {
 		want fault.Kind
 	}{
 		"no such topic":     {Request{Topic: "x", Record: text("a")}, fault.TopicNotFound},
+		"the cluster's own": {Request{Topic: "_alerts", Record: text("a")}, fault.ReservedName},
 		"no such partition": {Request{Topic: "orders", Partition: &seven, Record: text("a")}, fault.PartitionNotFound},
 		"wrong partition":   {Request{Topic: "orders", Partition: &wrong, Record: record.Record{Key: key, Value: []byte("a")}}, fault.WrongPartition},
 		"too large":         {Request{Topic: "orders", Record: text(strings.Repeat("x", 1001))}, fault.MessageTooLarge},

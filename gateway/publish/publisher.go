@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,16 +114,12 @@ func (p *Publisher) Publish(req Request, done func(Result)) {
 	p.enqueue(t.Ref(index), &req, w)
 }
 
-// check finds the topic and says whether clients may write to it.
+// check finds the topic, if clients may write to it.
 func (p *Publisher) check(req *Request) (*cluster.Topic, error) {
-	t, err := topology.Topic(p.cfg.Topology, req.Topic)
-	if err != nil {
-		return nil, err
+	if strings.HasPrefix(req.Topic, "_") {
+		return nil, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", req.Topic)
 	}
-	if t.Name[0] == '_' {
-		return nil, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", t.Name)
-	}
-	return t, nil
+	return topology.Topic(p.cfg.Topology, req.Topic)
 }
 
 // place picks the partition.
