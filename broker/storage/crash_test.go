@@ -464,10 +464,10 @@ func (w *world) append(l *Log, p *promised) {
 	if w.r.IntN(10) == 0 {
 		seq := int64(w.r.Uint64() >> 12)
 		w.take(l, voids(l.part, w.life, base, ms, seq), func(err error) {
-			if err == nil {
-				w.mu.Lock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if err == nil && !p.dying {
 				p.voids = append(p.voids, voidAt{base, seq})
-				w.mu.Unlock()
 			}
 		})
 		return
@@ -480,7 +480,13 @@ func (w *world) append(l *Log, p *promised) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for int(base)+count > len(p.epochs) { // also what came before it, which was acknowledged earlier
+		if p.dying {
+			return // nothing is promised any more
+		}
+		if int(base) != len(p.epochs) {
+			panic(fmt.Sprintf("offset %d is acknowledged after offset %d", base, len(p.epochs)))
+		}
+		for range count {
 			p.epochs = append(p.epochs, epoch)
 		}
 	})
