@@ -247,6 +247,7 @@ func shows(key, value string) string {
 
 // TestThePageShowsWhatIsPublished looks at the page as a person does.
 func TestThePageShowsWhatIsPublished(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	b := startBrowser(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)

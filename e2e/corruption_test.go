@@ -203,6 +203,7 @@ func fastDir(t *testing.T) string {
 // read must be what was acknowledged; what is missing must be reported in words
 // that name `tidewire log verify` or the file; a cache is rebuilt.
 func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
+	t.Parallel() // nothing here is timed
 	for _, s := range specimens(t) {
 		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
 			dir := filepath.Join(fastDir(t), "data")
@@ -266,6 +267,7 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 // binary: the node starts and serves what is right, says what is not, and `log
 // verify` finds it.
 func TestHarmedFolderUnderARealNode(t *testing.T) {
+	t.Parallel() // nothing here is timed
 	s := makeSpecimen(t, "stopped", func(n *harness.Node) {
 		if err := n.Stop(); err != nil {
 			t.Fatal(err)
@@ -301,6 +303,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 		}(), false},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "-"), func(t *testing.T) {
+			t.Parallel() // a read of what is damaged waits for another leader first
 			dir := filepath.Join(t.TempDir(), "data")
 			c.img.write(t, dir)
 			n := harness.New(t, harness.Options{Dir: dir})

@@ -212,7 +212,7 @@ func scaleReadAll(t *testing.T, n *harness.Node) {
 // ever slows a run.
 func TestManyPartitionsKeepHalfTheThroughput(t *testing.T) {
 	const few, many, publishers = 4, 200, 8
-	rounds, records := 4, 40_000
+	rounds, records := 3, 30_000
 	if harness.Soak() {
 		rounds, records = 10, 200_000
 	}
