@@ -76,7 +76,13 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err := s.syncDirs(); err != nil {
 		return err
 	}
-	if err := s.appendEntry(ctx, journal.Checkpoint, encodeCheckpoint(cut, marks, s.leaving())); err != nil {
+	out := s.leaving()
+	for i, l := range logs {
+		if _, left := out[l.part]; left { // since its mark was made
+			marks[i] = logMark{}
+		}
+	}
+	if err := s.appendEntry(ctx, journal.Checkpoint, encodeCheckpoint(cut, marks, out)); err != nil {
 		return err
 	}
 	s.journal.Release(cut.At)

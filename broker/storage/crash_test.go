@@ -17,7 +17,7 @@ import (
 	"tidewire/internal/testkit/faultfs"
 )
 
-// TIDEWIRE_SEEDS sets how many seeds run, TIDEWIRE_SEED runs one alone.
+// TEST_TIDEWIRE_SEEDS sets how many seeds run, TEST_TIDEWIRE_SEED runs one alone.
 func seeds(t *testing.T, usual int) (from, to uint64) {
 	number := func(name string) (uint64, bool) {
 		text := os.Getenv(name)
@@ -30,10 +30,10 @@ func seeds(t *testing.T, usual int) (from, to uint64) {
 		}
 		return n, true
 	}
-	if n, ok := number("TIDEWIRE_SEED"); ok {
+	if n, ok := number("TEST_TIDEWIRE_SEED"); ok {
 		return n, n + 1
 	}
-	if n, ok := number("TIDEWIRE_SEEDS"); ok {
+	if n, ok := number("TEST_TIDEWIRE_SEEDS"); ok {
 		return 0, n
 	}
 	if testing.Short() {
@@ -41,6 +41,8 @@ func seeds(t *testing.T, usual int) (from, to uint64) {
 	}
 	return 0, uint64(usual)
 }
+
+func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, 3)) }
 
 // TestPowerCutsLoseNothingAcknowledged runs random work over several logs,
 // cuts the power (or kills the process) before a random operation of the disk,
@@ -55,7 +57,7 @@ func TestPowerCutsLoseNothingAcknowledged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(seed, &reached)
 			if err := w.run(); err != nil {
-				t.Errorf("seed %d: %v\nreplay: TIDEWIRE_SEED=%d go test -run TestPowerCuts -count 20 ./broker/storage", seed, err, seed)
+				t.Errorf("seed %d: %v\nreplay: TEST_TIDEWIRE_SEED=%d go test -run TestPowerCuts -count 20 ./broker/storage", seed, err, seed)
 			}
 		})
 		if t.Failed() {

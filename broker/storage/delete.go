@@ -91,16 +91,12 @@ func (s *Store) putAway(dir string, fate fate) error {
 // was the last one.
 func (s *Store) removeFolder(dir string) error {
 	topic := filepath.Dir(dir)
-	if _, err := s.cfg.FS.Stat(topic); errors.Is(err, fs.ErrNotExist) {
-		// A former life may have removed it and died before that was durable.
-		return s.cfg.FS.SyncDir(filepath.Dir(topic))
-	} else if err != nil {
-		return err
-	}
 	if err := vfs.RemoveAll(s.cfg.FS, dir); err != nil {
 		return err
 	}
-	if err := s.cfg.FS.SyncDir(topic); err != nil {
+	// Without the topic's folder it was the last one, in a former life or
+	// because another partition's deletion saw it empty just now.
+	if err := ignoreMissing(s.cfg.FS.SyncDir(topic)); err != nil {
 		return err
 	}
 	return s.removeEmptyTopic(topic)
@@ -108,15 +104,19 @@ func (s *Store) removeFolder(dir string) error {
 
 // removeEmptyTopic removes a topic's folder if nothing is in it any more.
 func (s *Store) removeEmptyTopic(topic string) error {
-	if rest, err := s.cfg.FS.ReadDir(topic); err != nil || len(rest) > 0 {
-		return ignoreMissing(err)
+	rest, err := s.cfg.FS.ReadDir(topic)
+	if ignoreMissing(err) != nil {
+		return err
 	}
-	// Another partition of the topic may be making its folder just now: then
-	// the removal fails, and that is right.
-	if err := s.cfg.FS.Remove(topic); err != nil {
-		s.log.Info("a topic's folder stays", "folder", topic, "err", err)
-		return nil
+	if err == nil && len(rest) == 0 {
+		// Another partition of the topic may be making its folder just now:
+		// then the removal fails, and that is right.
+		if err := ignoreMissing(s.cfg.FS.Remove(topic)); err != nil {
+			s.log.Info("a topic's folder stays", "folder", topic, "err", err)
+		}
 	}
+	// Whoever removed it, and also if it was made anew since: the old one must
+	// not come back with what was in it.
 	return s.cfg.FS.SyncDir(filepath.Dir(topic))
 }
 

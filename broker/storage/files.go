@@ -42,12 +42,34 @@ var errClosed = errors.New("the data folder is closed")
 
 // acquire opens a file or takes the open one. Give it back with release.
 func (c *fileCache) acquire(name string) (*cachedFile, error) {
+	for {
+		f, mine, err := c.enter(name)
+		if err != nil {
+			return nil, err
+		}
+		if f.err == nil {
+			return f, nil
+		}
+		c.mu.Lock()
+		c.dropLocked(f) // this one alone: another may have opened the name since
+		c.mu.Unlock()
+		err = f.err
+		c.release(f)
+		if mine {
+			return nil, err
+		}
+		// What somebody met who asked earlier may not be true any more.
+	}
+}
+
+// enter takes a file's place in the cache. mine says that this call opened it.
+func (c *fileCache) enter(name string) (f *cachedFile, mine bool, err error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil, errClosed
+		return nil, false, errClosed
 	}
-	f := c.byName[name]
+	f = c.byName[name]
 	if f == nil {
 		f = &cachedFile{name: name}
 		f.elem = c.lru.PushFront(f)
@@ -60,16 +82,11 @@ func (c *fileCache) acquire(name string) (*cachedFile, error) {
 	c.mu.Unlock()
 	c.closeAll(victims)
 
-	f.once.Do(func() { f.File, f.err = c.fsys.OpenWrite(name) })
-	if f.err != nil {
-		err := f.err
-		c.mu.Lock()
-		c.dropLocked(f) // this one alone: another may have opened the name since
-		c.mu.Unlock()
-		c.release(f)
-		return nil, err
-	}
-	return f, nil
+	f.once.Do(func() {
+		mine = true
+		f.File, f.err = c.fsys.OpenWrite(name)
+	})
+	return f, mine, nil
 }
 
 // release gives a file back.

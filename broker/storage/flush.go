@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -99,7 +102,8 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 		pos += int64(len(it.batch))
 	}
 	l.segs[len(l.segs)-1] = grown
-	l.flushed, l.applied = last.head.Next(), last.end
+	l.flushed = last.head.Next()
+	l.applied = max(l.applied, last.end) // a truncation behind it may count already
 	l.tail = slices.Clone(l.tail[n:])
 	l.durableTail -= n
 	l.tailBytes -= int64(len(b))
@@ -114,8 +118,9 @@ func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
 	name := l.path(base, segmentSuffix)
 	f, err := l.store.files.acquire(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Only a damaged log gets here; what is left of its tail still goes to
+		// Somebody took the file away. What is left of the tail still goes to
 		// its own place.
+		l.missing(base)
 		if err = l.createSegment(base); err == nil {
 			f, err = l.store.files.acquire(name)
 		}
@@ -130,6 +135,12 @@ func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
 	}
 	_, err = f.WriteAt(b, pos)
 	return err
+}
+
+// missing reports a segment that the log names and whose file is not there:
+// whatever this store removes it does not name any more.
+func (l *Log) missing(base ident.Offset) {
+	l.setDamage(&Damage{Offset: base, File: l.path(base, segmentSuffix), Reason: "the file is missing"})
 }
 
 // roll begins a new segment.
@@ -169,14 +180,23 @@ func (l *Log) ensureDir() error {
 		return nil
 	}
 	topic := filepath.Dir(l.dir)
-	for _, dir := range []string{topic, l.dir} {
-		if err := l.store.cfg.FS.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	for made := false; !made; {
+		if err := l.store.cfg.FS.Mkdir(topic); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// Also one that is there already: a former life may have made it and
-		// died before its checkpoint.
-		l.store.syncLater(filepath.Dir(dir))
+		err := l.store.cfg.FS.Mkdir(l.dir)
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// If the topic's folder is gone again, the deletion of its last other
+		// partition found it empty in between. That can happen once for each of
+		// them; from here on it is not empty.
+		made = !errors.Is(err, fs.ErrNotExist)
 	}
+	// Also folders that were there already: a former life may have made them
+	// and died before its checkpoint.
+	l.store.syncLater(filepath.Dir(topic))
+	l.store.syncLater(topic)
 	l.dirMade, l.dirUnsynced = true, true
 	return nil
 }
@@ -211,7 +231,7 @@ func (l *Log) syncSegments() error {
 	for len(l.unsynced) > 0 {
 		base := l.unsynced[len(l.unsynced)-1]
 		f, err := l.store.files.acquire(l.path(base, segmentSuffix))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // retention may have taken it
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err == nil {
@@ -221,6 +241,8 @@ func (l *Log) syncSegments() error {
 			if err != nil {
 				return fmt.Errorf("sync %s: %w", l.path(base, segmentSuffix), &syncError{err})
 			}
+		} else {
+			l.missing(base)
 		}
 		l.unsynced = l.unsynced[:len(l.unsynced)-1]
 	}
@@ -282,12 +304,15 @@ func (s *Store) due() (logs []*Log, wait time.Duration) {
 	return logs, wait
 }
 
-// flushLoop writes tails behind. It sleeps without a timer while nothing waits.
-func (s *Store) flushLoop(ctx context.Context) error {
-	for {
-		logs, wait := s.due()
-		full := false
-		for _, l := range logs {
+// flushAll flushes logs side by side: where there are more than files may be
+// open, each file that makes room is synced first, and syncs that wait together
+// take little more than one. full says that some lacked space; they are tried again.
+func (s *Store) flushAll(logs []*Log) (full bool, err error) {
+	var lacking atomic.Bool
+	var g errgroup.Group
+	g.SetLimit(checkpointers)
+	for _, l := range logs {
+		g.Go(func() error {
 			l.mu.Lock()
 			l.waiting = false
 			l.mu.Unlock()
@@ -295,11 +320,25 @@ func (s *Store) flushLoop(ctx context.Context) error {
 			switch {
 			case err == nil:
 			case lacksSpace(err):
-				full = true
+				lacking.Store(true)
 				s.flushSoon(l, false)
 			default:
 				return fmt.Errorf("flush %s: %w", l.part, err)
 			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	return lacking.Load(), err
+}
+
+// flushLoop writes tails behind. It sleeps without a timer while nothing waits.
+func (s *Store) flushLoop(ctx context.Context) error {
+	for {
+		logs, wait := s.due()
+		full, err := s.flushAll(logs)
+		if err != nil {
+			return err
 		}
 		if len(logs) > 0 && s.flushFull.Swap(full) != full {
 			s.log.Warn("writing segments: disk space has run out or come back", "full", full)

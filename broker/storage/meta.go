@@ -59,6 +59,13 @@ func readMeta(fsys vfs.FS, dir string) (metaFile, error) {
 	return m, nil
 }
 
+// ReadMeta reads the small values of a data folder that is not open, and changes
+// nothing. ErrNotFound says that there is no data folder yet.
+func ReadMeta(fsys vfs.FS, dir string) (map[string]string, error) {
+	m, err := readMeta(fsys, dir)
+	return m.Values, err
+}
+
 func writeMeta(fsys vfs.FS, dir string, m metaFile) error {
 	m.Checksum = m.sum()
 	b, err := json.MarshalIndent(m, "", "  ")

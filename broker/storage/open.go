@@ -43,7 +43,8 @@ func Open(cfg Config) (*Store, error) {
 		failed: make(chan struct{}),
 	}
 	s.disk.began = time.Now()
-	s.disk.asked.Store(-int64(time.Hour))
+	s.disk.asked.Store(-int64(freeEvery) - 1)
+	s.Free() // known before anybody is admitted, or is refused by a 0
 	s.buffers.New = func() any { return new([]byte) }
 	s.files = newFileCache(cfg.FS, cfg.OpenFiles, s.fail)
 	s.indexes = newIndexCache(cfg.IndexCacheBytes)
@@ -102,11 +103,16 @@ func (s *Store) open() error {
 		return fmt.Errorf("tidy the data folder: %w", err)
 	}
 	s.adopt(f, nil)
-	if s.journal.Bytes() > s.cfg.CheckpointBytes {
+	// A life that was killed early leaves a file with little in it: neither may
+	// gather, or each start of a node that dies again and again takes longer.
+	if s.journal.Bytes() > s.cfg.CheckpointBytes || s.journal.Files() > maxReplayFiles {
 		s.kickCheckpoint()
 	}
 	return nil
 }
+
+// maxReplayFiles is how many journal files a start leaves as they are.
+const maxReplayFiles = 3
 
 // found makes a new data folder. Its file comes last: without it nothing here
 // was ever used.

@@ -260,7 +260,7 @@ func (l *Log) explain(v view, err error) error {
 	}
 	d := &Damage{Offset: v.seg.base, File: l.path(v.seg.base, segmentSuffix)}
 	var bad *badBatch
-	if errors.As(err, &bad) {
+	if errors.As(err, &bad) && bad.content() {
 		// The index is a cache, and it may be what is wrong: the segment tells.
 		right, e := l.reindex(v)
 		if right {
@@ -271,7 +271,7 @@ func (l *Log) explain(v view, err error) error {
 	switch {
 	case err == nil:
 		d.Reason = "the segment ends too early"
-	case errors.As(err, &bad) && (bad.err == nil || errors.Is(bad, record.ErrCorrupt) || errors.Is(bad, record.ErrShort) || errors.Is(bad, errOutOfPlace)):
+	case errors.As(err, &bad) && bad.content():
 		d.Offset, d.Pos, d.Reason = bad.offset, bad.pos, bad.Error()
 	case errors.Is(err, fs.ErrNotExist):
 		d.Reason = "the file is missing"

@@ -44,7 +44,9 @@ func replay(fsys vfs.FS, dir string, scan *journal.Scan) (*found, error) {
 			return nil, err
 		}
 		for p, s := range states {
-			r.logs[p] = &foundLog{state: *s, part: p}
+			if _, left := out[p]; !left {
+				r.logs[p] = &foundLog{state: *s, part: p}
+			}
 		}
 		r.out = out
 	}

@@ -23,6 +23,11 @@ func (b *badBatch) Error() string {
 
 func (b *badBatch) Unwrap() error { return b.err }
 
+// content says that bytes were read and are wrong; else they could not be read.
+func (b *badBatch) content() bool {
+	return b.err == nil || errors.Is(b.err, record.ErrCorrupt) || errors.Is(b.err, record.ErrShort) || errors.Is(b.err, errOutOfPlace)
+}
+
 // walker reads the batches of a segment file one after the other, each checked
 // against its checksums, its partition and the offset it has to begin at.
 type walker struct {

@@ -114,10 +114,6 @@ func (v *verifier) run() error {
 	}
 	v.sum.Storage = ident.StorageID(m.Storage)
 	scan, err := journal.Read(v.fsys, journalDir(v.dir), v.sum.Storage)
-	if errors.Is(err, fs.ErrNotExist) {
-		v.say(Finding{Damage: true, File: journalDir(v.dir), Text: "the journal's folder is missing"})
-		return nil
-	}
 	if err != nil {
 		return err
 	}
