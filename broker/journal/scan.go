@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -68,7 +69,7 @@ type link struct {
 func Read(fsys vfs.FS, dir string, storage ident.StorageID) (*Scan, error) {
 	s := &Scan{fsys: fsys, dir: dir, storage: storage, mark: 1}
 	infos, err := fsys.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var all []*scanned
