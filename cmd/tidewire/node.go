@@ -114,8 +114,27 @@ func (n *node) closeHTTP(context.Context) error {
 // which recovers and writes: where topics and layouts are damaged the node does
 // not start, and leaves all as it is.
 func (n *node) checkCoordinator(context.Context) error {
-	_, err := coordinator.Verify(n.cfg.Data, 0)
+	values, err := storage.ReadMeta(n.disk, n.cfg.Data)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	acted, err := actedOn(values[host.MetaIndex])
+	if err != nil {
+		return err
+	}
+	_, err = coordinator.Verify(n.cfg.Data, acted)
 	return err
+}
+
+// actedOn is the index that a data folder remembers; 0 where it remembers none.
+func actedOn(text string) (index uint64, err error) {
+	if text == "" {
+		return 0, nil
+	}
+	if index, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return 0, fmt.Errorf("the data folder remembers %s %q, which is no number", host.MetaIndex, text)
+	}
+	return index, nil
 }
 
 // metaNode is the key under which the data folder keeps the node's id.
@@ -149,12 +168,10 @@ func (n *node) openCoordinator(ctx context.Context) error {
 	n.id = id
 	// What this node has acted on before: a coordinator that knows less is not
 	// the one it was, and a data folder that has acted founds no new cluster.
-	var acted uint64
 	text, hasActed := n.store.GetMeta(host.MetaIndex)
-	if hasActed {
-		if acted, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return fmt.Errorf("the data folder remembers %s %q, which is no number", host.MetaIndex, text)
-		}
+	acted, err := actedOn(text)
+	if err != nil {
+		return err
 	}
 	n.coordinator = coordinator.New(coordinator.Config{
 		Dir: n.cfg.Data, Bind: n.cfg.Raft, Advertise: n.cfg.AdvertiseRaft,

@@ -68,6 +68,9 @@ func damaged(file, format string, args ...any) error {
 func Verify(dir string, minIndex uint64, checks Checks) (Report, error) {
 	root := filepath.Join(dir, folder)
 	if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+		if minIndex > 0 {
+			return Report{}, damaged(root, "the folder is missing, but this node has acted on entry %d of it", minIndex)
+		}
 		return Report{}, nil
 	} else if err != nil {
 		return Report{}, err
