@@ -1,12 +1,16 @@
 package e2e_test
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"tidewire/e2e/harness"
 )
+
+// maxJournalFiles bounds the journal of little data, however often its node dies.
+const maxJournalFiles = 12
 
 // TestKill kills a node again and again while 16 publishers write to it over
 // WebSocket and HTTP and four readers follow, and wants everything acknowledged
@@ -35,6 +39,10 @@ func TestKill(t *testing.T) {
 	}
 	l.await(l.acked.Load(), 500)
 	l.finish()
+	// A node that dies early again and again must not gather what each life leaves.
+	if files := harness.Files(t, filepath.Join(node.Dir(), "journal"), ".journal"); len(files) > maxJournalFiles {
+		t.Errorf("%d journal files after %d kills, at most %d should be", len(files), kills, maxJournalFiles)
+	}
 	t.Logf("ready after %s", starts)
 	slices.Sort(starts)
 	t.Logf("kill -9: %d times; ready again after %s at best, %s in the middle, %s at worst, without a flag; %d acknowledged",
