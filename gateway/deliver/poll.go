@@ -198,7 +198,9 @@ func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
 		place.Offset, place.Epoch, place.end = b.Start, b.Epoch, b.Start == b.HW
 		return nil
 	case fault.Is(err, fault.OffsetExpired) && p.start.given == byOffset:
-		return offsetExpired(place.Partition, place.Offset, b)
+		requested := place.Offset
+		place.Offset, place.Epoch = b.Start, b.Epoch
+		return offsetExpired(place.Partition, requested, b, p.cursor())
 	case fault.Is(err, fault.OffsetExpired):
 		return p.gap(place, b, ReasonExpired, b.Start)
 	}

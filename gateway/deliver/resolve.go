@@ -111,7 +111,8 @@ func (h *Hub) startAt(ctx context.Context, q Request, s *Start) error {
 		return err
 	}
 	if *q.Offset < b.Start {
-		return offsetExpired(i, *q.Offset, b)
+		s.Places = []cursor.Place{{Partition: i, Epoch: b.Epoch, Offset: b.Start}}
+		return offsetExpired(i, *q.Offset, b, s.Cursor())
 	}
 	place := cursor.Place{Partition: i, Epoch: b.Epoch, Offset: *q.Offset}
 	if place.Offset > b.HW {
@@ -122,9 +123,9 @@ func (h *Hub) startAt(ctx context.Context, q Request, s *Start) error {
 	return nil
 }
 
-func offsetExpired(p ident.Index, o ident.Offset, b rpc.Bounds) error {
+func offsetExpired(p ident.Index, o ident.Offset, b rpc.Bounds, cursor string) error {
 	return fault.New(fault.OffsetExpired, "offset %d of partition %d is no longer kept; the earliest is %d", o, p, b.Start).
-		With("partition", p).With("requested", o).With("earliest", b.Start).With("end", b.HW)
+		With("partition", p).With("requested", o).With("earliest", b.Start).With("end", b.HW).With("cursor", cursor)
 }
 
 // startFrom begins at earliest, latest or a time.
