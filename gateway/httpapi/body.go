@@ -29,6 +29,7 @@ const (
 type sender struct {
 	body    io.Reader
 	control *http.ResponseController
+	broken  func() // called when the body cannot be read to its end
 	silence time.Duration
 	until   time.Time       // of the whole body; zero: no bound
 	stopped context.Context // ends reading when done; nil: never
@@ -37,7 +38,10 @@ type sender struct {
 // newSender reads a body that may be silent for a while, and take most in all;
 // 0: no bound.
 func newSender(w http.ResponseWriter, r *http.Request, silence, most time.Duration) *sender {
-	s := &sender{body: r.Body, control: http.NewResponseController(w), silence: silence}
+	s := &sender{body: r.Body, control: http.NewResponseController(w), silence: silence, broken: func() {}}
+	if res, ok := w.(*response); ok {
+		s.broken = func() { res.unread.Store(true) }
+	}
 	if most > 0 {
 		s.until = time.Now().Add(most)
 	}
@@ -54,11 +58,14 @@ func (s *sender) Read(p []byte) (int, error) {
 	_ = s.control.SetReadDeadline(at) // a writer of a test has none
 	if s.stopped != nil && s.stopped.Err() != nil {
 		// Looked at after the deadline is set: what stopWith sets comes later.
+		s.broken()
 		return 0, context.Cause(s.stopped)
 	}
 	n, err := s.body.Read(p)
 	if err == nil || err == io.EOF {
 		_ = s.control.SetReadDeadline(time.Time{})
+	} else {
+		s.broken()
 	}
 	return n, err
 }

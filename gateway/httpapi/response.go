@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +20,8 @@ type response struct {
 	lasting  bool                     // a deadline goes off even between writes (HTTP/2)
 	status   int                      // 0: the answer has not begun
 	hijacked bool
-	own      bool // whoever writes sets deadlines of their own
+	own      bool        // whoever writes sets deadlines of their own
+	unread   atomic.Bool // the body was not read to its end
 }
 
 func newResponse(w http.ResponseWriter, r *http.Request) *response {
@@ -51,6 +53,10 @@ func (w *response) end() {
 func (w *response) WriteHeader(status int) {
 	if status >= 200 {
 		w.status = status
+		if w.unread.Load() && !w.lasting {
+			// What is left of the body must not be taken for the next request.
+			w.Header().Set("Connection", "close")
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
