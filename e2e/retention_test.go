@@ -16,12 +16,16 @@ import (
 	"tidewire/e2e/harness"
 )
 
-// retentionClients and retentionOffsets are how many clients poll, each at how
-// many random offsets.
-const (
-	retentionClients = 50
-	retentionOffsets = 200
-)
+// retentionClients is how many clients poll.
+const retentionClients = 50
+
+// retentionOffsets is at how many random offsets each of them polls, twice.
+func retentionOffsets() int {
+	if harness.Soak() {
+		return 200
+	}
+	return 50
+}
 
 // TestRetention polls at random offsets while retention deletes segments. A
 // record's value says where it stands, so a wrong one cannot pass; what is gone
@@ -112,7 +116,7 @@ func retention(t *testing.T, settings string) {
 	}
 	p := api.Topic(t, "kept").Layout.Partitions[0]
 	t.Logf("%d clients at %d offsets each, twice; the first round took %s: %d pages with %d right records, %d empty at the end, %d times 410; the log is [%d,%d) of %d; the longest poll took %s",
-		retentionClients, retentionOffsets, took.Round(time.Millisecond), all.pages, all.records, all.empty, all.expired, p.Earliest, p.HW, end.Load(), all.longest.Round(time.Millisecond))
+		retentionClients, retentionOffsets(), took.Round(time.Millisecond), all.pages, all.records, all.empty, all.expired, p.Earliest, p.HW, end.Load(), all.longest.Round(time.Millisecond))
 	if all.pages == 0 || all.expired == 0 {
 		t.Error("the polls met no record, or no expired offset")
 	}
@@ -192,7 +196,7 @@ func (c *pollCounts) add(o *pollCounts) {
 // poll polls at random offsets, now and then a little past the end, and goes on
 // by the cursor it gets: of a page or of a refusal.
 func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r *rand.Rand, end *atomic.Int64) {
-	for range retentionOffsets {
+	for range retentionOffsets() {
 		offset := r.Int64N(end.Load() + 20)
 		if r.IntN(2) == 0 { // around the log start, where segments go under the reader
 			low := max(0, c.earliest-500)
