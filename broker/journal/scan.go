@@ -118,6 +118,41 @@ func ignoreEOF(err error) error {
 	return err
 }
 
+// Used says whether anything was ever written to a journal: whoever founds one
+// over it would lose that. A folder that is missing, or whose founding was cut
+// short, is not used.
+func Used(fsys vfs.FS, dir string) (used bool, err error) {
+	infos, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, info := range infos {
+		seq, ok := parseName(info.Name)
+		if !ok {
+			continue
+		}
+		if seq > 1 {
+			return true, nil
+		}
+		f, err := fsys.Open(filepath.Join(dir, info.Name))
+		if err != nil {
+			return false, err
+		}
+		var length [4]byte // of the first frame, never 0 where there is one
+		_, err = f.ReadAt(length[:], firstFrame)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err = errors.Join(err, f.Close()); err != nil || length != [4]byte{} {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 // choose reads files from the newest down until a checkpoint is found that the
 // journal reaches, and walks the frames from there.
 func (s *Scan) choose(all []*scanned) error {

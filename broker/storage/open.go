@@ -129,6 +129,11 @@ func (s *Store) found() error {
 			return fmt.Errorf("%s holds topics but no storage.json: restore it from a backup, or move the data folder aside", s.cfg.Dir)
 		}
 	}
+	if used, err := journal.Used(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
+		return err
+	} else if used {
+		return fmt.Errorf("%s holds a journal that was written to, but no storage.json: restore it from a backup, or move the data folder aside", s.cfg.Dir)
+	}
 	// Whoever made the folder may have died before that was durable.
 	if err := s.cfg.FS.SyncDir(filepath.Dir(s.cfg.Dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
