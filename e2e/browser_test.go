@@ -52,9 +52,17 @@ func startBrowser(t *testing.T) *browser {
 	if _, err := os.Stat(chromiumPath); err != nil {
 		t.Skipf("NOT TESTED: the page needs chromium: %v", err)
 	}
+	// Not the test's own folder: what Chromium leaves running may still write.
+	profile, err := os.MkdirTemp("", "tidewire-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		harness.Await(t, 20*time.Second, "the browser's folder can be removed", func() bool { return os.RemoveAll(profile) == nil })
+	})
 	cmd := exec.Command(chromiumPath, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--disable-default-apps", "--disable-extensions", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
+		"--disable-default-apps", "--disable-extensions", "--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
