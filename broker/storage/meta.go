@@ -51,7 +51,8 @@ func readMeta(fsys vfs.FS, dir string) (metaFile, error) {
 		return metaFile{}, fmt.Errorf("%s is damaged: %w; restore it from a backup, or move the data folder aside", metaPath(dir), err)
 	}
 	if m.Format != formatVersion {
-		return metaFile{}, fmt.Errorf("%s has format %d, this program reads %d", metaPath(dir), m.Format, formatVersion)
+		return metaFile{}, fmt.Errorf("%s has format %d, this program reads %d: run the version that wrote it or, if the file is damaged, restore it from a backup",
+			metaPath(dir), m.Format, formatVersion)
 	}
 	if m.sum() != m.Checksum {
 		return metaFile{}, fmt.Errorf("%s is damaged: its checksum is wrong; restore it from a backup, or move the data folder aside", metaPath(dir))
