@@ -89,8 +89,8 @@ fuzz: ## every fuzz target there is, FUZZTIME each
 
 .PHONY: soak
 soak: build ## the long forms: more seeds, more kills, more time
-	TEST_TIDEWIRE_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 2h -v $(TESTFLAGS) ./broker/storage
-	TEST_TIDEWIRE_SOAK=1 TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 6h -v $(TESTFLAGS) ./...
+	TEST_TIDEWIRE_SOAK=1 TEST_TIDEWIRE_SEEDS=$(SEEDS) TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" \
+		$(GO) test -count=1 -timeout 6h -v $(TESTFLAGS) ./...
 
 .PHONY: bench
 bench: ## every benchmark of the tree

@@ -53,27 +53,17 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	defer s.checkMu.Unlock()
 	cut, bytes := s.journal.Done(), s.journal.Bytes()
 	logs := s.allLogs()
-	marks := make([]logMark, len(logs))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(checkpointers)
-	for i, l := range logs {
-		if gctx.Err() != nil {
-			break
-		}
-		g.Go(func() (err error) {
-			if marks[i], err = l.checkpoint(cut.At); err != nil {
-				return fmt.Errorf("%s: %w", l.part, err)
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	atOnce := s.whole != nil && countChanged(logs) > s.cfg.syncsAtOnce
+	marks, err := s.markAll(ctx, logs, cut.At, !atOnce)
+	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if atOnce {
+		err = s.syncWhole()
+	} else {
+		err = s.syncDirs()
 	}
-	if err := s.syncDirs(); err != nil {
+	if err != nil {
 		return err
 	}
 	out := s.leaving()
@@ -88,94 +78,126 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	s.journal.Release(cut.At)
 	s.checked.Store(bytes)
 	for i, l := range logs {
-		if marks[i].snapshotted {
-			l.flushMu.Lock()
-			l.dropSnapshots()
-			l.flushMu.Unlock()
-		}
+		l.checkpointed(marks[i])
 	}
 	return nil
+}
+
+// countChanged is how many logs have something for a checkpoint.
+func countChanged(logs []*Log) (n int) {
+	for _, l := range logs {
+		l.mu.Lock()
+		if l.changes != l.kept {
+			n++
+		}
+		l.mu.Unlock()
+	}
+	return n
 }
 
 // checkpointers is how many logs are synced at once: a file system does many
 // syncs in little more than the time of one.
 const checkpointers = 16
 
+// markAll brings every log's files up to the cut and takes its state.
+func (s *Store) markAll(ctx context.Context, logs []*Log, cut journal.Position, sync bool) ([]logMark, error) {
+	marks := make([]logMark, len(logs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(checkpointers)
+	for i, l := range logs {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() (err error) {
+			if marks[i], err = l.mark(cut, sync); err != nil {
+				return fmt.Errorf("%s: %w", l.part, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return marks, ctx.Err()
+}
+
 // logMark is a log's part of a checkpoint.
 type logMark struct {
 	state       []byte // encoded; nil: the log never kept anything
 	snapshotted bool
+	changes     uint64 // the log's count
+	unsynced    uint64 // the version of what was not synced yet
 }
 
-// checkpoint brings the log's files up to the cut and tells its state.
-func (l *Log) checkpoint(cut journal.Position) (mark logMark, err error) {
+// mark brings the log's files up to the cut and tells its state. Without sync
+// somebody else makes the files durable before the mark is kept.
+func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 	l.mu.Lock()
-	changed := l.changed
+	m.changes = l.changes
+	changed := l.changes != l.kept
 	l.mu.Unlock()
 	var at ident.Offset
 	var producers []byte
-	var snapshotted bool
 	if changed {
-		at, producers, snapshotted = l.takeSnapshot() // before flushMu: its owner has locks of its own
+		at, producers, m.snapshotted = l.takeSnapshot() // before flushMu: its owner has locks of its own
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if l.isDeleted() { // since it was listed: its folder is gone, and nothing of it is to be kept
-		return mark, nil
+		return logMark{}, nil
 	}
 	if err := l.flushLocked(); err != nil {
-		return mark, err
+		return m, err
 	}
 	var ref snapshotRef
 	if changed {
 		l.persistIndex()
-		if snapshotted {
+		if m.snapshotted {
 			ref, err = l.writeSnapshot(at, producers)
 			switch {
 			case err != nil && !lacksSpace(err):
-				return mark, err
+				return m, err
 			case err != nil:
 				l.store.log.Warn("no producer snapshot for lack of space", "partition", l.part.String(), "err", err)
-				snapshotted = false
+				m.snapshotted = false
 			}
 		}
 	}
-	if err := l.syncSegments(); err != nil {
-		return mark, err
+	if sync {
+		if err := l.syncFiles(); err != nil {
+			return m, err
+		}
 	}
+	m.unsynced = l.unsynced.version
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
-		return mark, nil // nothing was ever kept
+		return logMark{}, nil // nothing was ever kept
 	}
-	if snapshotted && ref.at >= l.start && ref.at <= l.next {
+	if m.snapshotted && ref.at >= l.start && ref.at <= l.next {
 		l.addSnap(ref)
 	}
 	l.applied = max(l.applied, cut)
-	l.changed = len(l.tail) > 0
-	return logMark{appendState(nil, l.part, &l.state), snapshotted}, nil
+	m.state = appendState(nil, l.part, &l.state)
+	return m, nil
 }
 
-// syncLater notes a folder whose entries the next checkpoint makes durable.
-func (s *Store) syncLater(dir string) {
-	s.dirsMu.Lock()
-	defer s.dirsMu.Unlock()
-	s.dirs[dir] = true
-}
-
-func (s *Store) syncDirs() error {
-	s.dirsMu.Lock()
-	dirs := s.dirs
-	s.dirs = map[string]bool{}
-	s.dirsMu.Unlock()
-	for dir := range dirs {
-		// A folder that was deleted meanwhile has nothing left to keep; whoever
-		// deleted it made that durable.
-		if err := ignoreMissing(s.cfg.FS.SyncDir(dir)); err != nil {
-			return fmt.Errorf("sync %s: %w", dir, &syncError{err})
-		}
+// checkpointed hears that a mark is kept, and durable with all it says.
+func (l *Log) checkpointed(m logMark) {
+	if m.state == nil {
+		return
 	}
-	return nil
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.unsynced.version == m.unsynced {
+		l.synced()
+	}
+	l.mu.Lock()
+	l.kept = m.changes
+	l.mu.Unlock()
+	if m.snapshotted {
+		l.dropSnapshots()
+	}
 }
 
 // waiter is a journal waiter that somebody waits for.

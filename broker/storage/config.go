@@ -29,9 +29,11 @@ type Config struct {
 	IndexCacheBytes  int64         // memory for indexes of segments that are read; 16 MiB
 	OpenFiles        int           // most segment files open at once; 1,000
 	MinFreeBytes     int64         // appends are refused below this much free space; 64 MiB
+	LastCheckpoint   time.Duration // what Run's end may spend on a checkpoint; 10s
 	RetrySpace       time.Duration // how often to try again when the disk is full; 1s
 
-	frameBytes int // of the journal; its default. Tests make groups of several frames
+	frameBytes  int // of the journal; its default. Tests make groups of several frames
+	syncsAtOnce int // with more changed logs a checkpoint syncs the whole file system; 32
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // may be nil
@@ -53,6 +55,8 @@ func (c Config) withDefaults() Config {
 	c.IndexCacheBytes = cmp.Or(c.IndexCacheBytes, 16<<20)
 	c.OpenFiles = cmp.Or(c.OpenFiles, 1000)
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 64<<20)
+	c.syncsAtOnce = cmp.Or(c.syncsAtOnce, 32)
+	c.LastCheckpoint = cmp.Or(c.LastCheckpoint, 10*time.Second)
 	c.RetrySpace = cmp.Or(c.RetrySpace, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c

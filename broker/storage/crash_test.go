@@ -118,6 +118,7 @@ func newWorld(seed uint64, reached *sync.Map) *world {
 		FlushBytes: int(pick(1, 700, 8<<10)), FlushAge: time.Duration(pick(5, 50, 2000)) * time.Millisecond,
 		IndexBytes: pick(100, 900), OpenFiles: int(pick(1, 3, 100)), MinFreeBytes: 1,
 		IdleMark: time.Duration(pick(5, 300)) * time.Millisecond, frameBytes: int(pick(0, 1, 500)),
+		syncsAtOnce: int(pick(-1, 1, 100)), // always, often, never
 	}
 	for range 1 + r.IntN(4) {
 		w.newPart()
@@ -161,7 +162,7 @@ func (w *world) live() error {
 	fsys.SetHook(func(op faultfs.Op, _ string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if onlySyncs && op != faultfs.OpSync {
+		if onlySyncs && op != faultfs.OpSync && op != faultfs.OpSyncAll {
 			return
 		}
 		if n++; n == fuse && crash {

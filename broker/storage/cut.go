@@ -116,7 +116,7 @@ func (l *Log) Truncate(to ident.Offset) error {
 	l.cutSegments(cut)
 	l.settle(to, lastOf(l.tail))
 	l.cuts++
-	l.changed = true
+	l.changes++
 	l.mu.Unlock()
 
 	if err := <-w.waiter; err != nil {
@@ -178,9 +178,7 @@ func (l *Log) cutFiles(old, segs []segment) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(l.unsynced, g.base) {
-			l.unsynced = append(l.unsynced, g.base)
-		}
+		l.unsynced.segment(g.base)
 	}
 	if n := len(segs); n > 0 {
 		if err := l.removeIndex(segs[n-1].base); err != nil { // some of its entries are of what was cut
@@ -203,15 +201,13 @@ func (l *Log) removeSegment(base ident.Offset) error {
 	// After the name is gone: a reader that opened it just before must not leave
 	// its handle to whoever makes a file of this name again.
 	l.store.files.forget(name)
-	if i := slices.Index(l.unsynced, base); i >= 0 {
-		l.unsynced = slices.Delete(l.unsynced, i, i+1)
-	}
+	l.unsynced.forget(base)
 	return l.removeIndex(base)
 }
 
 func (l *Log) removeIndex(base ident.Offset) error {
 	name := l.path(base, indexSuffix)
 	l.store.indexes.drop(name)
-	l.dirUnsynced = true
+	l.unsynced.folder()
 	return ignoreMissing(l.store.cfg.FS.Remove(name))
 }

@@ -141,6 +141,15 @@ func (c *fileCache) forget(name string) {
 	}
 }
 
+// clean notes that a file was made durable otherwise. Nobody writes to it meanwhile.
+func (c *fileCache) clean(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.byName[name]; f != nil {
+		f.dirty.Store(false)
+	}
+}
+
 // closeAll closes files that left the cache. One with unsynced bytes is synced
 // first: an error of its write-back might show on no later handle.
 func (c *fileCache) closeAll(files []*cachedFile) {

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/internal/ident"
-	"tidewire/internal/vfs"
 )
 
 // flushChunkBytes is written to a segment at once.
@@ -108,7 +107,6 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 	l.durableTail -= n
 	l.tailBytes -= int64(len(b))
 	l.readyBytes -= int64(len(b))
-	l.changed = true
 	l.mu.Unlock()
 	l.store.unflushed.Add(-int64(len(b)))
 	return nil
@@ -130,17 +128,9 @@ func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
 	}
 	defer l.store.files.release(f)
 	f.dirty.Store(true)
-	if !slices.Contains(l.unsynced, base) {
-		l.unsynced = append(l.unsynced, base)
-	}
+	l.unsynced.segment(base)
 	_, err = f.WriteAt(b, pos)
 	return err
-}
-
-// missing reports a segment that the log names and whose file is not there:
-// whatever this store removes it does not name any more.
-func (l *Log) missing(base ident.Offset) {
-	l.setDamage(&Damage{Offset: base, File: l.path(base, segmentSuffix), Reason: "the file is missing"})
 }
 
 // roll begins a new segment.
@@ -197,7 +187,8 @@ func (l *Log) ensureDir() error {
 	// and died before its checkpoint.
 	l.store.syncLater(filepath.Dir(topic))
 	l.store.syncLater(topic)
-	l.dirMade, l.dirUnsynced = true, true
+	l.dirMade = true
+	l.unsynced.folder()
 	return nil
 }
 
@@ -219,53 +210,10 @@ func (l *Log) persistIndex() {
 	}
 	l.store.indexes.drop(name)
 	l.indexed += len(entries)
-	l.dirUnsynced = true
+	l.unsynced.folder()
 	l.mu.Lock()
 	l.index.entries = nil
 	l.mu.Unlock()
-}
-
-// syncSegments makes everything in the segments durable, and the folder's
-// entries with it. It needs flushMu.
-func (l *Log) syncSegments() error {
-	for len(l.unsynced) > 0 {
-		base := l.unsynced[len(l.unsynced)-1]
-		f, err := l.store.files.acquire(l.path(base, segmentSuffix))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err == nil {
-			f.dirty.Store(false)
-			err = f.Sync()
-			l.store.files.release(f)
-			if err != nil {
-				return fmt.Errorf("sync %s: %w", l.path(base, segmentSuffix), &syncError{err})
-			}
-		} else {
-			l.missing(base)
-		}
-		l.unsynced = l.unsynced[:len(l.unsynced)-1]
-	}
-	if l.dirUnsynced {
-		if err := l.store.cfg.FS.SyncDir(l.dir); err != nil {
-			return fmt.Errorf("sync %s: %w", l.dir, &syncError{err})
-		}
-		l.dirUnsynced = false
-	}
-	return nil
-}
-
-// syncError marks the failure of a sync: whatever its cause, also a lack of
-// space, pages are lost and nothing can be trusted.
-type syncError struct{ err error }
-
-func (e *syncError) Error() string { return e.err.Error() }
-func (e *syncError) Unwrap() error { return e.err }
-
-// lacksSpace says that an operation may be tried again later.
-func lacksSpace(err error) bool {
-	var s *syncError
-	return vfs.IsNoSpace(err) && !errors.As(err, &s)
 }
 
 // flushSoon tells the flusher of a log: now, if it holds much, or at FlushAge.

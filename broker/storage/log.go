@@ -22,11 +22,10 @@ type Log struct {
 	// flushMu is held by whoever changes segment files: flush, checkpoint,
 	// retention, truncation, deletion. It is taken before mu and may be held
 	// over I/O; nothing that a client waits for takes it.
-	flushMu     sync.Mutex
-	dirMade     bool
-	dirUnsynced bool           // the folder has entries that are not durable
-	unsynced    []ident.Offset // segments with bytes that are not durable
-	indexed     int            // entries in the active segment's index file
+	flushMu  sync.Mutex
+	dirMade  bool
+	unsynced unsynced
+	indexed  int // entries in the active segment's index file
 
 	mu sync.Mutex
 	state
@@ -36,9 +35,10 @@ type Log struct {
 	tail        []*item // batches from flushed on, in order. Elements are never overwritten: readers hold the slice
 	durableTail int     // so many of them are durable in the journal
 	tailBytes   int64
-	readyBytes  int64 // of the durable ones: what the flusher may take
-	waiting     bool  // the flusher knows of them
-	changed     bool  // since the last checkpoint
+	readyBytes  int64  // of the durable ones: what the flusher may take
+	waiting     bool   // the flusher knows of them
+	changes     uint64 // counts what a checkpoint keeps
+	kept        uint64 // the count as of the last checkpoint
 	deleted     bool
 	damage      *Damage
 	snapshotter func() (ident.Offset, []byte)
@@ -151,7 +151,7 @@ func (it *item) Done(end journal.Position, err error) {
 
 // noteReadyLocked says whether the flusher has to hear of the log.
 func (l *Log) noteReadyLocked() bool {
-	l.changed = true
+	l.changes++
 	first := !l.waiting
 	l.waiting = true
 	return first || l.readyBytes >= int64(l.store.cfg.FlushBytes)

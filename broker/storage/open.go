@@ -102,6 +102,10 @@ func (s *Store) open() error {
 	if err := s.tidy(f, strays); err != nil {
 		return fmt.Errorf("tidy the data folder: %w", err)
 	}
+	s.whole, err = s.cfg.FS.Whole(s.cfg.Dir)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
 	s.adopt(f, nil)
 	// A life that was killed early leaves a file with little in it: neither may
 	// gather, or each start of a node that dies again and again takes longer.
@@ -244,11 +248,15 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		l.indexed = fl.indexed
 		l.dirMade = len(fl.segs) > 0 // then a checkpoint knows of the folder, and it is durable
 		l.damage = fl.damage
-		l.changed = len(l.tail) > 0 || fl.truncated || fl.tidied
-		if fl.truncated && len(l.segs) > 0 {
-			l.unsynced = append(l.unsynced, l.segs[len(l.segs)-1].base)
+		if len(l.tail) > 0 || fl.truncated || fl.tidied {
+			l.changes++
 		}
-		l.dirUnsynced = fl.files.path != "" && (fl.tidied || fl.truncated)
+		if fl.truncated && len(l.segs) > 0 {
+			l.unsynced.segment(l.segs[len(l.segs)-1].base)
+		}
+		if fl.files.path != "" && (fl.tidied || fl.truncated) {
+			l.unsynced.folder()
+		}
 		s.logs[p] = l
 		s.unflushed.Add(l.tailBytes)
 		s.adoptSalvage(l, fl, corrupt)

@@ -41,13 +41,14 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 		// What the dropped records said of producers must outlive them (their
 		// repeats are still to be recognised).
 		ref, err := l.writeSnapshot(at, producers)
-		if err == nil {
-			err = l.syncSegments()
-		}
 		if err != nil {
 			return fmt.Errorf("keep the producers of %s: %w", l.part, err)
 		}
 		snaps.addSnap(ref)
+	}
+	// What the entry names is durable before it.
+	if err := l.syncFiles(); err != nil {
+		return fmt.Errorf("keep the producers of %s: %w", l.part, err)
 	}
 	payload := binary.LittleEndian.AppendUint64(appendPartition(nil, l.part), uint64(start))
 	if err := l.store.appendEntry(context.Background(), entryLogStart, appendSnaps(payload, snaps.snaps)); err != nil {
@@ -56,7 +57,7 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	l.mu.Lock()
 	dropped := l.advance(start)
 	l.snaps = snaps.snaps
-	l.changed = true
+	l.changes++
 	if len(l.segs) == 0 {
 		l.index, l.indexed = indexer{every: l.store.cfg.IndexBytes}, 0
 	}

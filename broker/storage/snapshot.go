@@ -73,8 +73,8 @@ func (l *Log) takeSnapshot() (at ident.Offset, state []byte, ok bool) {
 	return at, state, true
 }
 
-// writeSnapshot makes a snapshot durable, but for its folder's entry. It counts
-// once a journal entry names the ref. The caller holds flushMu.
+// writeSnapshot writes a snapshot. It counts once a journal entry names the
+// ref, and before that somebody makes it durable. The caller holds flushMu.
 func (l *Log) writeSnapshot(at ident.Offset, state []byte) (snapshotRef, error) {
 	l.mu.Lock()
 	for _, have := range l.snaps {
@@ -103,13 +103,11 @@ func (l *Log) writeSnapshot(at ident.Offset, state []byte) (snapshotRef, error) 
 		return ref, err
 	}
 	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = f.Sync()
-	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return ref, errors.Join(err, fsys.Remove(name))
 	}
-	l.dirUnsynced = true
+	l.unsynced.snapshot(at)
+	l.unsynced.folder()
 	return ref, nil
 }
 

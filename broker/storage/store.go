@@ -16,6 +16,7 @@ import (
 
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
 )
 
 // Store is one data folder: the logs of all its partitions and the journal in
@@ -25,6 +26,7 @@ type Store struct {
 	log      *slog.Logger
 	meta     meta
 	lock     io.Closer
+	whole    vfs.Whole // nil where that cannot be synced at once
 	journal  *journal.Journal
 	files    *fileCache
 	indexes  *indexCache
@@ -105,11 +107,14 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.close(g.Wait())
 }
 
-// lastCheckpoint makes the next start quick. Without it nothing is lost.
+// lastCheckpoint makes the next start quick. Without it nothing is lost, so the
+// end does not wait for it at any price.
 func (s *Store) lastCheckpoint(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.LastCheckpoint)
+	defer cancel()
 	err := s.checkpoint(ctx)
-	if err != nil && lacksSpace(err) {
-		s.log.Warn("no checkpoint at the end for lack of space; the next start replays the journal", "err", err)
+	if err != nil && (lacksSpace(err) || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+		s.log.Warn("no checkpoint at the end; the next start replays the journal", "err", err)
 		return nil
 	}
 	return err
@@ -123,6 +128,9 @@ func (s *Store) close(err error) error {
 			err = errors.Join(err, s.failure)
 		}
 	default:
+	}
+	if s.whole != nil {
+		err = errors.Join(err, s.whole.Close())
 	}
 	return errors.Join(err, s.lock.Close())
 }

@@ -196,6 +196,29 @@ func (d *faultyDisk) SyncDir(name string) error {
 	return d.OS.SyncDir(name)
 }
 
+// Whole implements vfs.FS. A sync of everything is one of the segments, too: a
+// fault of those strikes it.
+func (d *faultyDisk) Whole(dir string) (vfs.Whole, error) {
+	w, err := d.OS.Whole(dir)
+	if err != nil {
+		return nil, err
+	}
+	return faultyWhole{w, d, dir}, nil
+}
+
+type faultyWhole struct {
+	vfs.Whole
+	disk *faultyDisk
+	dir  string
+}
+
+func (w faultyWhole) SyncAll() error {
+	if err := w.disk.strike("sync", w.dir+"/*.log"); err != nil {
+		return err
+	}
+	return w.Whole.SyncAll()
+}
+
 type faultyFile struct {
 	vfs.File
 	disk *faultyDisk

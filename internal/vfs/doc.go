@@ -8,6 +8,7 @@
 //     survive a power cut. Unsynced bytes survive in any combination of sectors.
 //   - After FS.SyncDir the entries of that folder survive: creations, removals
 //     and renames. A new file needs both its own Sync and its folder's SyncDir.
+//   - Whole.SyncAll does both for everything at once.
 //   - A rename inside one folder is atomic.
 //   - A file that was removed stays readable through handles opened before.
 //

@@ -93,6 +93,9 @@ func (OS) SyncDir(name string) error {
 	return errors.Join(err, d.Close())
 }
 
+// Whole implements FS.
+func (OS) Whole(dir string) (Whole, error) { return openWhole(dir) }
+
 // Free implements FS: what an unprivileged process may use.
 func (OS) Free(dir string) (int64, error) {
 	var st syscall.Statfs_t

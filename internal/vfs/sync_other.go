@@ -2,6 +2,11 @@
 
 package vfs
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 func syncData(f *os.File) error { return f.Sync() }
+
+func openWhole(string) (Whole, error) { return nil, errors.ErrUnsupported }

@@ -20,6 +20,15 @@ type File interface {
 	Close() error
 }
 
+// Whole is an open file system.
+type Whole interface {
+	// SyncAll makes durable what was written to any file and what was changed
+	// in any folder so far. Its errors are those of File.Sync, also of writes
+	// that happened in the background since Whole was opened.
+	SyncAll() error
+	Close() error
+}
+
 // Info describes a file or folder.
 type Info struct {
 	Name  string // the last element of its path
@@ -46,6 +55,10 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes the entries of a folder durable.
 	SyncDir(name string) error
+	// Whole opens the file system that a folder lies in, to sync all of it at
+	// once. It fails with errors.ErrUnsupported where that would not report
+	// every error of a write since the call.
+	Whole(dir string) (Whole, error)
 	// Free is the space that this process may still use, in bytes.
 	Free(dir string) (int64, error)
 	// Lock takes an exclusive lock on a file, creating it if needed, and fails

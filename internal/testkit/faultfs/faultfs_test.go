@@ -3,6 +3,7 @@ package faultfs
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -179,5 +180,33 @@ func TestRulesStrikeTheChosenOperation(t *testing.T) {
 	s := must[vfs.File](t)(f.Create("/short"))
 	if n, err := s.WriteAt(make([]byte, 10), 0); n != 5 || !vfs.IsNoSpace(err) {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestASyncOfAllSurvives(t *testing.T) {
+	for seed := range uint64(50) {
+		m := New(0)
+		f := Wrap(m)
+		w := must[vfs.Whole](t)(f.Whole("/"))
+		write3(t, m, "/old", []byte{9}, 0)
+		if err := errors.Join(m.Mkdir("/d"), w.SyncAll(), m.Mkdir("/d/e"), m.Remove("/old")); err != nil {
+			t.Fatal(err)
+		}
+		write3(t, m, "/d/e/a", bytes.Repeat([]byte{1}, 2000), 0)
+		if err := errors.Join(w.SyncAll(), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		write3(t, m, "/d/e/a", bytes.Repeat([]byte{2}, 1000), 2000) // not synced
+		c := m.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		if got := must[[]byte](t)(vfs.ReadFile(c, "/d/e/a")); !bytes.Equal(got[:2000], bytes.Repeat([]byte{1}, 2000)) {
+			t.Errorf("seed %d: %d bytes", seed, len(got))
+		}
+		if _, err := c.Stat("/old"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("seed %d: a removed file is back: %v", seed, err)
+		}
+		f.Strike(Rule{Op: OpSyncAll, Err: syscall.EIO})
+		if err := w.SyncAll(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("a rule struck nothing: %v", err)
+		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 	OpRemove   Op = "remove"
 	OpRename   Op = "rename"
 	OpSyncDir  Op = "syncdir"
+	OpSyncAll  Op = "syncall"
 )
 
 // Rule says what happens to matching operations.
@@ -192,6 +193,28 @@ func (f *Faulty) SyncDir(name string) error {
 		return err
 	}
 	return f.FS.SyncDir(name)
+}
+
+// Whole implements vfs.FS.
+func (f *Faulty) Whole(dir string) (vfs.Whole, error) {
+	w, err := f.FS.Whole(dir)
+	if err != nil {
+		return nil, err
+	}
+	return faultyWhole{w, f, dir}, nil
+}
+
+type faultyWhole struct {
+	vfs.Whole
+	f   *Faulty
+	dir string
+}
+
+func (w faultyWhole) SyncAll() error {
+	if err := w.f.strike(OpSyncAll, w.dir); err != nil {
+		return err
+	}
+	return w.Whole.SyncAll()
 }
 
 // Free implements vfs.FS.

@@ -280,6 +280,36 @@ func (m *Memory) SyncDir(name string) error {
 	return nil
 }
 
+type whole struct{ m *Memory }
+
+// Whole implements vfs.FS.
+func (m *Memory) Whole(string) (vfs.Whole, error) { return whole{m}, nil }
+
+// SyncAll implements vfs.Whole.
+func (w whole) SyncAll() error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	for _, op := range w.m.pending {
+		for _, s := range op.sets {
+			apply(s.dir.durable, s)
+		}
+	}
+	w.m.pending = nil
+	w.m.root.syncAll()
+	return nil
+}
+
+// syncAll makes all that can be reached durable.
+func (n *node) syncAll() {
+	n.sync()
+	for _, e := range n.entries {
+		e.syncAll()
+	}
+}
+
+// Close implements vfs.Whole.
+func (w whole) Close() error { return nil }
+
 // Free implements vfs.FS.
 func (m *Memory) Free(string) (int64, error) {
 	m.mu.Lock()
