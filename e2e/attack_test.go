@@ -493,6 +493,9 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 	t.Logf("%d cycles in %s: goroutines %.0f, before %.0f; files %.0f, before %.0f; resident %.0f MiB, before %.0f",
 		cycles, took.Round(time.Millisecond), after.goroutines, before.goroutines, after.files, before.files, after.rss/(1<<20), before.rss/(1<<20))
 	stillServes(t, n, "door")
+	if log := n.Log(); log != "" {
+		t.Errorf("clients that leave are no errors of the node:\n%s", log)
+	}
 }
 
 // TestAPublisherThatReadsNoAnswersIsHeldBack floods one WebSocket and one body
@@ -558,4 +561,55 @@ func TestAPublisherThatReadsNoAnswersIsHeldBack(t *testing.T) {
 		t.Errorf("memory grew by %d MiB", grown>>20)
 	}
 	t.Logf("resident at most %d MiB, before %d", n.PeakRSS()>>20, before>>20)
+}
+
+// TestHalfClosedConnections has clients that send no more and still read: a
+// call under way is answered as it ends or not at all, and a stream ends.
+func TestHalfClosedConnections(t *testing.T) {
+	n := harness.Start(t, harness.Options{Args: []string{"--log-level", "warn"}})
+	client.New(n.URL).CreateTopic(t, "half", "")
+	kept := 0
+	const calls = 200
+	for i := range calls {
+		c := rawDial(t, n.Addr)
+		body := fmt.Sprintf("half-%d", i)
+		send(t, c, fmt.Sprintf("POST /topics/half HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			continue // no answer: the client does not know
+		}
+		answer, err := io.ReadAll(res.Body)
+		if err != nil {
+			continue
+		}
+		if res.StatusCode != 201 || !bytes.Contains(answer, []byte(`"offset":`)) {
+			t.Fatalf("call %d was answered with %d %q", i, res.StatusCode, answer)
+		}
+		kept++
+	}
+	records := len(client.New(n.URL).ReadAll(t, "half", 0))
+	if records < kept {
+		t.Errorf("%d calls were told 201, %d records are there", kept, records)
+	}
+	var streams []net.Conn
+	for range 20 {
+		sse := rawDial(t, n.Addr)
+		send(t, sse, "GET /topics/half/events HTTP/1.1\r\nHost: x\r\n\r\n")
+		ws := rawDial(t, n.Addr)
+		send(t, ws, upgrade+textFrame(`{"op":"subscribe","id":1,"topic":"half"}`))
+		streams = append(streams, sse, ws)
+	}
+	harness.Await(t, 20*time.Second, "the streams are open", func() bool { return n.Metric("gateway_connections") == 40 })
+	for _, c := range streams {
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harness.Await(t, 20*time.Second, "half-closed streams end", func() bool { return n.Metric("gateway_connections") == 0 })
+	stillServes(t, n, "half")
+	t.Logf("%d half-closed calls: %d answered 201, %d records kept; %d half-closed streams ended", calls, kept, records, len(streams))
 }

@@ -32,15 +32,14 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		a.cfg.Publisher.Publish(c.request(rec), done)
 	}
-	select {
-	case res := <-results:
-		if res.Err != nil {
-			return res.Err
-		}
-		return sendJSON(w, resultStatus(&res, c.acks), appendResult(nil, &res, c.acks))
-	case <-r.Context().Done():
-		return nil // nobody is there to hear it
+	// Also for a client that seems to have left: one that only closed its sending
+	// side still reads, and an empty 200 would tell it that the record is kept.
+	// Every publish ends by its own deadline.
+	res := <-results
+	if res.Err != nil {
+		return res.Err
 	}
+	return sendJSON(w, resultStatus(&res, c.acks), appendResult(nil, &res, c.acks))
 }
 
 // readRecord reads the body. refusal: the record is refused for what it is;
