@@ -568,7 +568,7 @@ func TestAPublisherThatReadsNoAnswersIsHeldBack(t *testing.T) {
 func TestHalfClosedConnections(t *testing.T) {
 	n := harness.Start(t, harness.Options{Args: []string{"--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "half", "")
-	kept := 0
+	kept, answered := 0, 0
 	const calls = 200
 	for i := range calls {
 		c := rawDial(t, n.Addr)
@@ -595,6 +595,23 @@ func TestHalfClosedConnections(t *testing.T) {
 	if records < kept {
 		t.Errorf("%d calls were told 201, %d records are there", kept, records)
 	}
+	for i := range calls {
+		c := rawDial(t, n.Addr)
+		path := []string{"/topics/half?offset=0", "/topics/half?offset=latest&wait=200ms", "/topics/", "/metrics"}[i%4]
+		send(t, c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			continue
+		}
+		if answer, err := io.ReadAll(res.Body); err == nil && (res.StatusCode != 200 || len(answer) == 0) {
+			t.Fatalf("%s was answered with %d %q", path, res.StatusCode, answer)
+		}
+		answered++
+	}
 	var streams []net.Conn
 	for range 20 {
 		sse := rawDial(t, n.Addr)
@@ -611,5 +628,8 @@ func TestHalfClosedConnections(t *testing.T) {
 	}
 	harness.Await(t, 20*time.Second, "half-closed streams end", func() bool { return n.Metric("gateway_connections") == 0 })
 	stillServes(t, n, "half")
-	t.Logf("%d half-closed calls: %d answered 201, %d records kept; %d half-closed streams ended", calls, kept, records, len(streams))
+	t.Logf("%d half-closed calls: %d answered 201, %d records kept; %d of %d reads answered; %d half-closed streams ended", calls, kept, records, answered, calls, len(streams))
+	if log := n.Log(); log != "" {
+		t.Errorf("the log has\n%s", log)
+	}
 }
