@@ -198,9 +198,7 @@ func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
 		place.Offset, place.Epoch, place.end = b.Start, b.Epoch, b.Start == b.HW
 		return nil
 	case fault.Is(err, fault.OffsetExpired) && p.start.given == byOffset:
-		requested := place.Offset
-		place.Offset, place.Epoch = b.Start, b.Epoch
-		return offsetExpired(place.Partition, requested, b, p.cursor())
+		return offsetExpired(place.Partition, place.Offset, b, p.cursorWith(place, b.Start, b.Epoch))
 	case fault.Is(err, fault.OffsetExpired):
 		return p.gap(place, b, ReasonExpired, b.Start)
 	}
@@ -210,9 +208,18 @@ func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
 // gap is the fault for a place that is gone, with the cursor to go on from.
 func (p *poll) gap(place *pollPlace, b rpc.Bounds, reason string, resume ident.Offset) error {
 	g := gapOf([]loss{{reason: reason, partition: place.Partition, requested: place.Offset, earliest: b.Start, end: b.HW}})
-	place.Offset, place.Epoch = resume, b.Epoch
-	g.Cursor = p.cursor()
+	g.Cursor = p.cursorWith(place, resume, b.Epoch)
 	return g.Fault()
+}
+
+// cursorWith is the poll's cursor with another place in one partition. The
+// place itself stays: if the poll has messages to give, nobody hears of what
+// is missing now, and the next poll must meet it again.
+func (p *poll) cursorWith(place *pollPlace, o ident.Offset, e ident.Epoch) string {
+	was := place.Place
+	defer func() { place.Place = was }()
+	place.Offset, place.Epoch = o, e
+	return p.cursor()
 }
 
 // take adds the messages of some batches. full says that the next one has no

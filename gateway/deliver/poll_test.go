@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
 )
 
 type message struct {
@@ -225,6 +226,49 @@ func TestPollAtOffsets(t *testing.T) {
 			t.Fatalf("%v", msgs)
 		}
 	})
+}
+
+// oneBatch gives one batch a read, and runs then behind the read of an offset.
+type oneBatch struct {
+	*memory
+	then map[ident.Offset]func()
+}
+
+func (o oneBatch) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
+	r.MaxBytes = 1
+	res, err := o.memory.Read(ctx, r)
+	if then := o.then[r.Offset]; then != nil {
+		then()
+	}
+	return res, err
+}
+
+// Retention in the middle of a poll: what it has read already is given, with a
+// cursor that stays before the gap, so that the next poll hears of it.
+func TestPollPassesNoGapInSilence(t *testing.T) {
+	for _, by := range []string{"offset", "cursor"} {
+		m := newMemory()
+		topic := m.topic("orders", 1)
+		ref := topic.Ref(0)
+		for range 10 {
+			m.append(ref, "")
+		}
+		h := deliver.New(deliver.Config{Topology: m, Source: oneBatch{m, map[ident.Offset]func(){4: func() { m.retain(ref, 8) }}}})
+		first := ident.Offset(3)
+		q := deliver.Request{Topic: topic, Offset: &first}
+		if by == "cursor" {
+			start := resolve(t, h, q)
+			q = deliver.Request{Topic: topic, Cursor: start.Cursor(), HasCursor: true}
+		}
+		msgs, res := poll(t, h, deliver.PollRequest{Start: resolve(t, h, q)})
+		if len(msgs) != 2 || msgs[0].Offset != 3 || res.End {
+			t.Fatalf("by %s: %v %+v", by, msgs, res)
+		}
+		next := resolve(t, h, deliver.Request{Topic: topic, Cursor: res.Cursor, HasCursor: true})
+		if next.Gap == nil || next.Gap.Requested != "0:5" || next.Gap.Earliest != "0:8" {
+			t.Errorf("by %s: the next poll begins at %v with the gap %+v", by, next.Places, next.Gap)
+		}
+	}
 }
 
 func TestPollWaitsForALeader(t *testing.T) {
