@@ -209,13 +209,13 @@ func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r 
 			t.Errorf("poll at %d: %v", offset, err)
 			return
 		}
-		if !c.judge(t, &p, offset) {
+		if !c.judge(t, &p, "offset", offset) {
 			return
 		}
 		if t.Failed() {
 			return // said once
 		}
-		next, from := p.Cursor, offset+int64(len(p.Messages))
+		next, from, how := p.Cursor, offset+int64(len(p.Messages)), fmt.Sprintf("a page of %d at %d", len(p.Messages), offset)
 		if p.Status == http.StatusGone {
 			var problem struct {
 				Earliest, End *int64
@@ -229,7 +229,7 @@ func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r 
 				return
 			}
 			c.earliest = *problem.Earliest
-			next, from = p.Problem.Cursor, *problem.Earliest
+			next, from, how = p.Problem.Cursor, *problem.Earliest, fmt.Sprintf("a refusal at %d", offset)
 		}
 		if r.IntN(4) == 0 {
 			p, err = api.Poll(ctx, "kept", "cursor", next, "limit", "5")
@@ -237,7 +237,7 @@ func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r 
 				t.Errorf("poll at the cursor after %d: %v", offset, err)
 				return
 			}
-			if !c.judge(t, &p, from) {
+			if !c.judge(t, &p, fmt.Sprintf("the cursor behind %s", how), from) {
 				return
 			}
 		}
@@ -245,7 +245,7 @@ func (c *pollCounts) poll(ctx context.Context, t *testing.T, api *client.API, r 
 }
 
 // judge compares a page with what was published.
-func (c *pollCounts) judge(t *testing.T, p *client.Page, offset int64) bool {
+func (c *pollCounts) judge(t *testing.T, p *client.Page, by string, offset int64) bool {
 	switch {
 	case p.Status == http.StatusGone:
 		if p.Problem.Code != "offset-expired" && p.Problem.Code != "cursor-expired" {
@@ -267,7 +267,7 @@ func (c *pollCounts) judge(t *testing.T, p *client.Page, offset int64) bool {
 	c.pages++
 	for i, m := range p.Messages {
 		if want := offset + int64(i); m.Offset != want || string(m.Bytes()) != retentionValue(want) {
-			t.Errorf("poll at %d: message %d has offset %d and value %.40q", offset, i, m.Offset, m.Bytes())
+			t.Errorf("poll at %d by %s: message %d has offset %d and value %.40q", offset, by, i, m.Offset, m.Bytes())
 			return false
 		}
 		c.records++
