@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,8 +132,16 @@ func coordinatorSnapshot(t *testing.T, n *harness.Node) {
 		api.Must(t, 200, "PATCH", "/topics/changing", "application/json", fmt.Sprintf(`{"retention":{"bytes":%d}}`, 1<<30+i))
 	}
 	harness.Await(t, 3*time.Minute, "the coordinator makes a snapshot", func() bool {
-		return len(harness.Files(t, filepath.Join(n.Dir(), "raft", "snapshots"), ".bin")) > 0
+		return len(snapshotFiles(t, filepath.Join(n.Dir(), "raft"))) > 0
 	})
+}
+
+// snapshotFiles are those of finished snapshots.
+func snapshotFiles(t *testing.T, root string) []string {
+	t.Helper()
+	dir := filepath.Join(root, "snapshots")
+	files := append(harness.Files(t, dir, ".bin"), harness.Files(t, dir, ".json")...)
+	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(filepath.Dir(f), ".tmp") })
 }
 
 func storeDamages(t *testing.T, older, whole string) []storeDamage {
@@ -209,7 +218,7 @@ func storeDamages(t *testing.T, older, whole string) []storeDamage {
 			return b
 		}), true})
 	}
-	for _, file := range append(harness.Files(t, filepath.Join(whole, "snapshots"), ".bin"), harness.Files(t, filepath.Join(whole, "snapshots"), ".json")...) {
+	for _, file := range snapshotFiles(t, whole) {
 		rel, err := filepath.Rel(whole, file)
 		if err != nil {
 			t.Fatal(err)

@@ -113,7 +113,8 @@ func heals(t *testing.T, w *writer, bound time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// reads checks that a whole topic can be read in every way.
+// reads checks that a topic can be read in every way: all of it by polls, and
+// some from its beginning by streams.
 func reads(t *testing.T, n *harness.Node, topic string) (records int) {
 	t.Helper()
 	api := client.New(n.URL)
@@ -127,7 +128,8 @@ func reads(t *testing.T, n *harness.Node, topic string) (records int) {
 		t.Fatal(err)
 	}
 	defer sse.Close()
-	for range records {
+	streamed := min(records, 200)
+	for range streamed {
 		if e, _, err := sse.NextMessage(); err != nil || e.Name != "message" {
 			t.Fatalf("SSE while the disk is full: %s %v", e.Name, err)
 		}
@@ -140,7 +142,7 @@ func reads(t *testing.T, n *harness.Node, topic string) (records int) {
 	if f, err := ws.Call(ctx, 1, `{"op":"subscribe","id":1,"topic":"`+topic+`","from":"earliest"}`); err != nil || f.Op != "subscribed" {
 		t.Fatalf("subscribe while the disk is full: %s %v", f.Raw, err)
 	}
-	for got := 0; got < records; {
+	for got := 0; got < streamed; {
 		f, err := ws.Next(ctx)
 		if err != nil {
 			t.Fatalf("WebSocket while the disk is full, after %d messages: %v", got, err)
