@@ -24,7 +24,7 @@ func retentionOffsets() int {
 	if harness.Soak() {
 		return 200
 	}
-	return 50
+	return 20
 }
 
 // TestRetention polls at random offsets while retention deletes segments. A
