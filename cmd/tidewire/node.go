@@ -45,6 +45,7 @@ type node struct {
 	journal     int64     // size of its files; 0: the storage's own
 	began       time.Time
 	ready       atomic.Bool
+	registered  chan struct{} // closed once the coordinator knows of this life
 
 	store       *storage.Store
 	id          ident.NodeID
@@ -63,11 +64,13 @@ func (n *node) steps() []run.Step {
 		// Bound first: a port that is taken is known before anything is opened.
 		{Name: "http listener", Start: n.listenHTTP, Stop: n.closeHTTP},
 		{Name: "coordinator's store", Start: n.checkCoordinator},
+		{Name: "space for a start", Start: n.freeReserve},
 		{Name: "storage", Start: n.openStorage, Run: n.runStorage, Deadline: storageDeadline},
 		{Name: "coordinator", Start: n.openCoordinator, Run: n.runCoordinator},
 		{Name: "gossip", Start: n.openGossip, Run: n.runGossip},
 		{Name: "rpc", Start: n.openRPC, Run: n.runRPC, Deadline: rpcDeadline},
 		{Name: "broker", Start: n.openBroker, Run: n.runBroker},
+		{Name: "space for the next start", Run: n.keepReserve},
 		// Drain has its own time, and a little more to cut what is left.
 		{Name: "gateway", Start: n.openGateway, Run: n.runGateway, Stop: n.drainGateway, Deadline: n.cfg.DrainTimeout + 2*time.Second},
 	}
@@ -152,7 +155,13 @@ func (n *node) openStorage(context.Context) error {
 	return nil
 }
 
+// runStorage lets the coordinator write first: on a full disk the segments would
+// take the little space that a start needs.
 func (n *node) runStorage(ctx context.Context) error {
+	select {
+	case <-n.registered:
+	case <-ctx.Done():
+	}
 	if err := n.store.Run(ctx); err != nil {
 		return &diskFailure{err}
 	}
@@ -249,6 +258,7 @@ func (n *node) openBroker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
+	close(n.registered)
 	n.broker = broker.New(broker.Config{
 		Node: n.id, Store: n.store, Feed: n.coordinator, Logger: n.log.With(obs.Component, "broker"),
 	})

@@ -75,7 +75,7 @@ func newNode(cmd *cobra.Command, p process) (*node, error) {
 	return &node{
 		cfg: cfg, disk: disk, files: files, connections: connections, build: build,
 		log: obs.NewLogger(p.err, cfg.LogLevel, cfg.LogFormat), registry: obs.NewRegistry(build, files),
-		out: p.out, journal: p.journalBytes, began: time.Now(),
+		out: p.out, journal: p.journalBytes, began: time.Now(), registered: make(chan struct{}),
 	}, nil
 }
 
