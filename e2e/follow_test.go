@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,9 +60,10 @@ type follower struct {
 	more    func() bool
 	leave   func(client.Frame) bool // drop a WebSocket after this line
 
-	connections int // that were opened
-	closings    int // "closing" pushes or events
-	cursors     int // "cursor" pushes
+	opened      atomic.Int64 // connections so far that read the topic
+	connections int          // the same, and polls
+	closings    int          // "closing" pushes or events
+	cursors     int          // "cursor" pushes
 	codes       map[int]int
 	retryAfter  []string
 }
@@ -109,6 +111,7 @@ func (f *follower) webSocket(ctx context.Context) error {
 			w.Drop()
 			return fmt.Errorf("recovered is %t with cursor %q: %s", answer.Recovered, cursor, answer.Raw)
 		}
+		f.opened.Add(1)
 		if f.connections++; f.connections > 1 && f.resumed != nil {
 			f.resumed()
 		}
@@ -177,6 +180,7 @@ func (f *follower) events(ctx context.Context) error {
 			pause(ctx, betweenTries)
 			continue
 		}
+		f.opened.Add(1)
 		if f.connections++; f.connections > 1 && f.resumed != nil {
 			f.resumed()
 		}

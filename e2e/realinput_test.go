@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,20 +77,17 @@ func readRealEvents(t *testing.T, file, field string) realEvents {
 	return in
 }
 
-// cutting gives the bytes after which each of the first connections is cut, so
-// that the cuts spread over most of the stream.
-func (in *realEvents) cutting(r *rand.Rand) func(int) int64 {
+// cutting gives the bytes after which a connection is cut, until so many that
+// had begun to read were; the cuts spread over most of the stream.
+func (in *realEvents) cutting(r *rand.Rand, opened *atomic.Int64) func(int) int64 {
 	const aroundValue = 190 // bytes of a message beside its value, roughly
-	all := in.bytes + int64(in.lines)*aroundValue
-	var budgets []int64
-	for range realCuts {
-		budgets = append(budgets, int64((0.4+r.Float64())*float64(all)/(realCuts+4)))
-	}
-	return func(connection int) int64 {
-		if connection < len(budgets) {
-			return budgets[connection]
+	all := float64(in.bytes + int64(in.lines)*aroundValue)
+	own := rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
+	return func(int) int64 {
+		if opened.Load() >= realCuts {
+			return -1
 		}
-		return -1
+		return int64((0.4 + own.Float64()) * all / (realCuts + 4))
 	}
 }
 
@@ -102,8 +100,6 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 	topic := strings.TrimSuffix(file, ".jsonl")
 	api.CreateTopic(t, topic, `"partitions":4`)
 
-	socketProxy := client.NewProxy(t, node.Addr, in.cutting(r))
-	eventProxy := client.NewProxy(t, node.Addr, in.cutting(r))
 	type reader struct {
 		name string
 		*ledger
@@ -113,13 +109,16 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 		took time.Duration
 	}
 	readers := []*reader{
-		{name: "WebSocket", ledger: newLedger(false), follower: follower{addr: socketProxy.Addr}},
+		{name: "WebSocket", ledger: newLedger(false)},
 		{name: "WebSocket that leaves", ledger: newLedger(false), follower: follower{addr: node.Addr, leave: leaveAfterCursor(r.IntN)}},
-		{name: "SSE", ledger: newLedger(true), follower: follower{addr: eventProxy.Addr}},
+		{name: "SSE", ledger: newLedger(true)},
 		{name: "long poll", ledger: newLedger(false), follower: follower{addr: node.Addr}},
 	}
 	readers[0].run, readers[1].run, readers[2].run = readers[0].webSocket, readers[1].webSocket, readers[2].events
 	readers[3].run = func(ctx context.Context) error { return readers[3].longPoll(ctx, 300) }
+	socketProxy := client.NewProxy(t, node.Addr, in.cutting(r, &readers[0].opened))
+	eventProxy := client.NewProxy(t, node.Addr, in.cutting(r, &readers[2].opened))
+	readers[0].addr, readers[2].addr = socketProxy.Addr, eventProxy.Addr
 	begin := time.Now()
 	var reading sync.WaitGroup
 	for _, x := range readers {
@@ -152,10 +151,8 @@ func realInput(t *testing.T, node *harness.Node, file, field string) {
 		t.Logf("%-21s: %d events, each exactly once in key order, on %d connections; %d resumes, %d repeats, at most %d in a row without an id, %d cursor pushes, done after %s",
 			x.name, x.total, x.connections, x.resumes, x.repeats, x.longest, x.cursors, x.took.Round(time.Millisecond))
 	}
-	for name, proxy := range map[string]*client.Proxy{"WebSocket": socketProxy, "SSE": eventProxy} {
-		if proxy.Cuts() != realCuts {
-			t.Errorf("%s was cut %d times, want %d", name, proxy.Cuts(), realCuts)
-		}
+	if readers[0].resumes != realCuts || readers[2].resumes != realCuts {
+		t.Errorf("WebSocket resumed %d times after %d cuts and SSE %d times after %d, want %d", readers[0].resumes, socketProxy.Cuts(), readers[2].resumes, eventProxy.Cuts(), realCuts)
 	}
 	if left := readers[1]; left.resumes == 0 || left.cursors <= left.resumes-1 {
 		t.Errorf("%s: %d resumes after %d cursor pushes", left.name, left.resumes, left.cursors)
