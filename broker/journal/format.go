@@ -141,20 +141,37 @@ func frameSum(b []byte, s salt) uint32 {
 
 // parseFrame reads the frame at the front of b; the sum is checked, too.
 func parseFrame(b []byte, s salt) (frame, bool) {
+	f, sum, ok := parseHead(b)
+	return f, ok && frameSum(b[:f.bytes], s) == sum
+}
+
+// parseHead reads the head of the frame at the front of b. The first entry has
+// to be one, which almost nothing but a frame passes.
+func parseHead(b []byte) (f frame, sum uint32, ok bool) {
 	if len(b) < frameHead {
-		return frame{}, false
+		return frame{}, 0, false
 	}
 	le := binary.LittleEndian
-	n := le.Uint32(b)
-	if n < frameHead || uint64(n) > uint64(len(b)) {
-		return frame{}, false
+	n := int64(le.Uint32(b))
+	if n < frameHead || n > int64(len(b)) {
+		return frame{}, 0, false
 	}
-	b = b[:n]
-	f := frame{bytes: int64(n), seq: le.Uint64(b[8:]), mark: le.Uint64(b[16:])}
-	if f.seq == 0 || f.mark > f.seq || f.mark == 0 || frameSum(b, s) != le.Uint32(b[4:]) {
-		return frame{}, false
+	f = frame{bytes: n, seq: le.Uint64(b[8:]), mark: le.Uint64(b[16:])}
+	if f.seq == 0 || f.mark > f.seq || f.mark == 0 {
+		return frame{}, 0, false
 	}
-	return f, true
+	count, left := int64(le.Uint32(b[24:])), n-frameHead
+	if count*entryHead > left || count == 0 && left > 0 {
+		return frame{}, 0, false
+	}
+	if count > 0 {
+		first := b[frameHead:]
+		if size := entryHead + int64(le.Uint32(first[4:])); first[0] == 0 || first[1]|first[2]|first[3] != 0 ||
+			size > left || count == 1 && size != left {
+			return frame{}, 0, false
+		}
+	}
+	return f, le.Uint32(b[4:]), true
 }
 
 func appendEntry(b []byte, t Type, payload []byte) []byte {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/vfs"
 )
 
@@ -305,9 +306,10 @@ func (s *Scan) readFile(f *scanned) error {
 // what lies behind a bad frame is evidence, in its marks.
 func findFrames(data []byte, s salt) (frames, checks []frame) {
 	off := int64(firstFrame)
+	known, salted := sums{data: data}, record.Checksum(s[:])
 	for off+frameHead <= int64(len(data)) {
-		f, ok := parseFrame(data[off:], s)
-		if !ok {
+		f, sum, ok := parseHead(data[off:])
+		if !ok || known.more(salted, off+8, off+f.bytes) != sum {
 			off = nextCandidate(data, off+1)
 			continue
 		}
