@@ -53,7 +53,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	defer s.checkMu.Unlock()
 	cut, bytes := s.journal.Done(), s.journal.Bytes()
 	logs := s.allLogs()
-	atOnce := s.whole != nil && countChanged(logs) > s.cfg.syncsAtOnce
+	atOnce := s.owed.Load() || s.whole != nil && countChanged(logs) > s.cfg.syncsAtOnce
 	marks, err := s.markAll(ctx, logs, cut.At, !atOnce)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ type fileCache struct {
 	fsys   vfs.FS
 	max    int
 	failed func(error) // a sync at closing failed: the disk cannot be trusted
+	owe    func() bool // a file goes with unsynced bytes: whether all is synced later
 
 	mu     sync.Mutex
 	byName map[string]*cachedFile
@@ -34,8 +35,8 @@ type cachedFile struct {
 	dirty atomic.Bool // written to through this handle since its last sync
 }
 
-func newFileCache(fsys vfs.FS, limit int, failed func(error)) *fileCache {
-	return &fileCache{fsys: fsys, max: limit, failed: failed, byName: map[string]*cachedFile{}}
+func newFileCache(fsys vfs.FS, limit int, failed func(error), owe func() bool) *fileCache {
+	return &fileCache{fsys: fsys, max: limit, failed: failed, owe: owe, byName: map[string]*cachedFile{}}
 }
 
 var errClosed = errors.New("the data folder is closed")
@@ -151,14 +152,15 @@ func (c *fileCache) clean(name string) {
 }
 
 // closeAll closes files that left the cache. One with unsynced bytes is synced
-// first: an error of its write-back might show on no later handle.
+// first, or the file system as a whole later: an error of its write-back might
+// show on no other handle.
 func (c *fileCache) closeAll(files []*cachedFile) {
 	for _, f := range files {
 		if f.File == nil {
 			continue
 		}
 		var err error
-		if f.dirty.Load() {
+		if f.dirty.Load() && !c.owe() {
 			err = f.Sync()
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -174,13 +176,15 @@ func (c *fileCache) open() int {
 	return len(c.byName)
 }
 
-// close closes what nobody uses and refuses everything from now on.
+// close closes what nobody uses and refuses everything from now on. What no
+// checkpoint made durable is in the journal.
 func (c *fileCache) close() {
 	c.mu.Lock()
 	c.closed = true
 	var victims []*cachedFile
 	for _, f := range c.byName {
 		c.dropLocked(f)
+		f.dirty.Store(false)
 		if f.refs == 0 {
 			victims = append(victims, f)
 		}

@@ -197,9 +197,9 @@ func (l *Log) ensureDir() error {
 func (l *Log) persistIndex() {
 	l.mu.Lock()
 	entries := l.index.entries
-	if len(entries) == 0 || len(l.segs) == 0 {
+	if len(entries) == 0 || len(l.segs) == 0 || l.indexed == 0 && len(entries) == 1 {
 		l.mu.Unlock()
-		return
+		return // an entry for the segment's beginning alone tells nothing
 	}
 	base := l.segs[len(l.segs)-1].base
 	l.mu.Unlock()

@@ -46,7 +46,7 @@ func Open(cfg Config) (*Store, error) {
 	s.disk.asked.Store(-int64(freeEvery) - 1)
 	s.Free() // known before anybody is admitted, or is refused by a 0
 	s.buffers.New = func() any { return new([]byte) }
-	s.files = newFileCache(cfg.FS, cfg.OpenFiles, s.fail)
+	s.files = newFileCache(cfg.FS, cfg.OpenFiles, s.fail, s.oweWhole)
 	s.indexes = newIndexCache(cfg.IndexCacheBytes)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, lock.Close())

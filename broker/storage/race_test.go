@@ -219,7 +219,7 @@ func (c *creating) OpenWrite(name string) (vfs.File, error) {
 // is there when its writer asks: the writer must not be told the reader's news.
 func TestTheFileCacheTellsNobodyElsesError(t *testing.T) {
 	disk := faultfs.New(0)
-	c := newFileCache(nil, 10, func(err error) { t.Error(err) })
+	c := newFileCache(nil, 10, func(err error) { t.Error(err) }, nil)
 	second := make(chan error, 1)
 	c.fsys = &creating{disk, func() {
 		if f, err := disk.Create("/seg"); err != nil || f.Close() != nil {

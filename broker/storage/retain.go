@@ -41,6 +41,16 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 		// What the dropped records said of producers must outlive them (their
 		// repeats are still to be recognised).
 		ref, err := l.writeSnapshot(at, producers)
+		if err != nil && lacksSpace(err) {
+			// On a full disk the indexes of what is about to go, which are
+			// caches, make the room for what lets it go.
+			l.dropIndexes(start)
+			ref, err = l.writeSnapshot(at, producers)
+		}
+		if err != nil && lacksSpace(err) {
+			l.store.log.Warn("retention waits for space to keep the producers in", "partition", l.part.String(), "err", err)
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("keep the producers of %s: %w", l.part, err)
 		}
@@ -68,6 +78,25 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 		}
 	}
 	return nil
+}
+
+// dropIndexes removes the indexes of sealed segments that lie below an offset.
+// It needs flushMu.
+func (l *Log) dropIndexes(below ident.Offset) {
+	l.mu.Lock()
+	var names []string
+	for i := range max(0, len(l.segs)-1) {
+		if l.segEnd(i) <= below {
+			names = append(names, l.path(l.segs[i].base, indexSuffix))
+		}
+	}
+	l.mu.Unlock()
+	for _, name := range names {
+		l.store.indexes.drop(name)
+		if err := l.store.cfg.FS.Remove(name); ignoreMissing(err) != nil {
+			l.store.log.Warn("an index could not be removed", "file", name, "err", err)
+		}
+	}
 }
 
 // clockSteady compares the clock's progress with the monotonic one's.

@@ -53,6 +53,7 @@ type Store struct {
 	checked   atomic.Int64 // the journal's bytes at the last checkpoint
 	dirsMu    sync.Mutex
 	dirs      map[string]bool // folders with entries that are not durable
+	owed      atomic.Bool     // the next checkpoint has to sync all
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when the disk failed

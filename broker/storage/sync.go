@@ -130,10 +130,21 @@ func (s *Store) syncDirs() error {
 // that takes a small part of the time.
 func (s *Store) syncWhole() error {
 	s.takeDirs()
+	s.owed.Store(false)
 	if err := s.whole.SyncAll(); err != nil {
 		return fmt.Errorf("sync the file system of %s: %w", s.cfg.Dir, &syncError{err})
 	}
 	return nil
+}
+
+// oweWhole says whether a file may be closed with unsynced bytes: then the next
+// checkpoint hears of every error of a write-back since the start.
+func (s *Store) oweWhole() bool {
+	if s.whole == nil {
+		return false
+	}
+	s.owed.Store(true)
+	return true
 }
 
 // syncError marks the failure of a sync: whatever its cause, also a lack of
