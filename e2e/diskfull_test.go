@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -250,8 +251,14 @@ func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
 	n.Kill()
 	hog(t, foreign, 0)
 	before := harness.Sums(t, filepath.Join(n.Dir(), "topics"))
+	if free := freeBytes(t, disk); free > 0 {
+		t.Fatalf("%d bytes are free: the disk is not full", free)
+	}
 	if err := n.Run(); err != nil {
 		t.Fatalf("start with %d bytes free: %v", freeBytes(t, disk), err)
+	}
+	if !strings.Contains(n.Log(), "the space that was kept for a start is given up") {
+		t.Errorf("the start on a full disk says nothing of it:\n%s", n.Log())
 	}
 	t.Logf("ready after %s with %d bytes free", n.ReadyAfter().Round(time.Millisecond), freeBytes(t, disk))
 	for name, sum := range harness.Sums(t, filepath.Join(n.Dir(), "topics")) {
