@@ -456,6 +456,7 @@ func (p *publisher) post(api *client.API, r *record, query url.Values, idempoten
 			return
 		}
 		if !p.refused(r, problem.Code, problem.Detail) || !idempotent {
+			pause(p.ctx, betweenTries)
 			return
 		}
 	}
