@@ -122,7 +122,7 @@ func (a *API) fail(w *response, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Del("Content-Length")
-	reply.HTTP(w, err)
+	refuseAhead(w, r, func() { reply.HTTP(w, err) })
 }
 
 // panicked answers a request whose action broke an invariant; the process
