@@ -50,7 +50,7 @@ the reason on the standard error, and the exit code is 1.`,
 		Example: `  tidewire publish positions bus-positions.jsonl --key-field vehicle
   journalctl -f -o json | tidewire publish logs --key-field _SYSTEMD_UNIT
   echo hello | tidewire publish greetings --key ann --header source=shell`,
-		Args: cobra.MinimumNArgs(1),
+		Args: topicFirst,
 	}
 	r := addRemote(cmd, p)
 	fs := cmd.Flags()
@@ -64,7 +64,7 @@ the reason on the standard error, and the exit code is 1.`,
 	fs.Float64Var(&f.rate, "rate", 0, "records a second at most; 0: no bound")
 	fs.IntVar(&f.batch, "batch", 500, fmt.Sprintf("records sent at once, up to %d", producer.MaxBatchRecords))
 	fs.BoolVar(&f.noProgress, "no-progress", false, "show no progress bar on a terminal")
-	cmd.MarkFlagsMutuallyExclusive("key", "key-field")
+	exclude(cmd, "key", "key-field")
 	_ = cmd.RegisterFlagCompletionFunc("acks", cobra.FixedCompletions([]string{"all", "leader", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		enc, err := f.check()

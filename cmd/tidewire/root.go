@@ -16,6 +16,7 @@ import (
 
 	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/fault"
+	"tidewire/internal/obs"
 )
 
 // process is what a command touches of the process around it.
@@ -133,6 +134,14 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the server.`,
 		newServe(p), newTopic(p), newPublish(p), newTail(p), newNodes(p),
 		newLog(p), newHealthcheck(p), newVersion(p),
 	)
+	root.Version = obs.ReadBuild(version).String() // for --version
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" { // cobra's own takes any word and prints its help
+			cmd.Args, cmd.RunE = nearestCommand, group
+		}
+	}
 	return root
 }
 
@@ -140,6 +149,9 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the server.`,
 func nearestCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if what, ok := lacking(cmd.CommandPath() + " " + args[0]); ok {
+		return usagef("%s has no command %q: this version has %s", cmd.CommandPath(), args[0], what)
 	}
 	return usagef("%s has no command %q; the nearest is %s", cmd.CommandPath(), args[0], nearest(args[0], commandNames(cmd)))
 }

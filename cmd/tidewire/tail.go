@@ -41,7 +41,7 @@ left out and nothing is printed twice.`,
   tidewire tail orders -f --from earliest --key ann
   tidewire tail orders --from 15m --output json | jq .value
   tidewire tail orders -f --from 2026-01-31T15:04:05Z --partition 3`,
-		Args: cobra.ExactArgs(1),
+		Args: oneTopic,
 	}
 	r := addRemote(cmd, p)
 	fs := cmd.Flags()
@@ -52,8 +52,8 @@ left out and nothing is printed twice.`,
 	fs.StringVar(&f.keyPrefix, "key-prefix", "", "only records whose key begins so")
 	fs.Int64Var(&f.partition, "partition", -1, "only this partition")
 	fs.Int64VarP(&f.limit, "limit", "n", 0, "stop after so many records; 0: no bound")
-	cmd.MarkFlagsMutuallyExclusive("from", "cursor")
-	cmd.MarkFlagsMutuallyExclusive("key", "key-prefix")
+	exclude(cmd, "from", "cursor")
+	exclude(cmd, "key", "key-prefix")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.keySet, f.fromSet = fs.Changed("key"), fs.Changed("from")
 		query, err := f.query(time.Now())

@@ -99,7 +99,7 @@ func newTopicCreate(p process) *cobra.Command {
 		Short: "Create a topic; the same again is no error",
 		Example: `  tidewire topic create orders --partitions 4
   tidewire topic create audit --retention-age 8760h --max-message-bytes 64KiB`,
-		Args: cobra.ExactArgs(1),
+		Args: oneTopic,
 	}
 	r := addRemote(cmd, p)
 	cmd.Flags().IntVar(&s.partitions, "partitions", 1, "how many partitions, up to 256")
@@ -200,7 +200,7 @@ func newTopicDescribe(p process) *cobra.Command {
 		Use:     "describe TOPIC",
 		Short:   "Show a topic's settings and partitions",
 		Example: "  tidewire topic describe orders",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -253,7 +253,7 @@ func newTopicAlter(p process) *cobra.Command {
 		Use:     "alter TOPIC",
 		Short:   "Change settings of a topic",
 		Example: "  tidewire topic alter orders --retention-age 24h",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
 	s.add(cmd.Flags())
@@ -284,7 +284,7 @@ func newTopicDelete(p process) *cobra.Command {
 		Use:     "delete TOPIC",
 		Short:   "Delete a topic and every record of it",
 		Example: "  tidewire topic delete orders --yes",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

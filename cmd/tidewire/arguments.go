@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// oneTopic is the argument check of a command about one topic.
+func oneTopic(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one TOPIC, not %d arguments: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+	}
+	return nil
+}
+
+// topicFirst is that of a command about a topic and more.
+func topicFirst(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("%s needs a TOPIC: %s", cmd.CommandPath(), cmd.UseLine())
+	}
+	return nil
+}
+
+// exclude lets only one of two flags be given.
+func exclude(cmd *cobra.Command, one, other string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+			return usagef("--%s and --%s exclude one another: give one of them", one, other)
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}
+
+// lacking says what commands stand for that other versions have: their nearest
+// name would lead astray.
+func lacking(command string) (what string, ok bool) {
+	what, ok = map[string]string{
+		"tidewire consume":           "no consumer groups; follow a topic with tidewire tail -f",
+		"tidewire group":             "no consumer groups",
+		"tidewire request":           "no request-reply",
+		"tidewire respond":           "no request-reply",
+		"tidewire drain":             "no drain by call; SIGTERM drains a node and stops it",
+		"tidewire alerts":            "no alerts; watch /metrics",
+		"tidewire bench":             "no benchmark",
+		"tidewire capacity":          "no sizing",
+		"tidewire token":             "no tokens",
+		"tidewire topic repartition": "no repartition",
+	}[command]
+	return what, ok
+}
