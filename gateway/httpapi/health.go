@@ -39,7 +39,15 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 	return first.With("reasons", texts)
 }
 
-// metricsPage is GET /metrics, OpenMetrics where it is asked for.
+// metricsPage is GET /metrics: OpenMetrics, but for a client that asks for
+// another text.
 func (a *API) metricsPage() http.Handler {
-	return promhttp.HandlerFor(a.cfg.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	page := promhttp.HandlerFor(a.cfg.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// promhttp takes silence for the older format, and */* too.
+		if accept := r.Header.Get("Accept"); accept == "" || accept == "*/*" {
+			r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+		}
+		page.ServeHTTP(w, r)
+	})
 }

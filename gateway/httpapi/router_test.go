@@ -217,6 +217,27 @@ func TestAnUnexpectedErrorStaysInTheLog(t *testing.T) {
 	}
 }
 
+// The metrics are OpenMetrics for whoever does not ask for something else.
+func TestMetricsFormats(t *testing.T) {
+	n := newNode(t)
+	n.call("GET", "/topics/", "")
+	for accept, want := range map[string]string{
+		"":    "application/openmetrics-text",
+		"*/*": "application/openmetrics-text",
+		"application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1": "application/openmetrics-text",
+		"text/plain":          "text/plain",
+		"text/html,*/*;q=0.8": "text/plain",
+	} {
+		r := n.want(http.StatusOK, "GET", "/metrics", "", "Accept: "+accept)
+		if got := r.header.Get("Content-Type"); !strings.HasPrefix(got, want) {
+			t.Errorf("Accept %q: content type %q, want %s", accept, got, want)
+		}
+		if end := strings.HasSuffix(string(r.body), "# EOF\n"); end != (want != "text/plain") {
+			t.Errorf("Accept %q: ends with # EOF: %v", accept, end)
+		}
+	}
+}
+
 func TestMetricsCountByRoute(t *testing.T) {
 	n := newNode(t)
 	n.call("GET", "/topics/none/metadata", "")
