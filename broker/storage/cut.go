@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -20,6 +21,9 @@ type segmentCut struct {
 	pos    int64        // its bytes that are left
 	lastMs int64
 }
+
+// uncut is the base of a cut that leaves the segments alone.
+const uncut = ident.Offset(math.MaxInt64)
 
 // planCut finds out where to cut. An offset inside a batch cuts the whole batch.
 func (s *state) planCut(fsys vfs.FS, dir string, p ident.Partition, to ident.Offset) (segmentCut, error) {
@@ -39,19 +43,18 @@ func (s *state) planCut(fsys vfs.FS, dir string, p ident.Partition, to ident.Off
 	return c, errors.Join(err, f.Close())
 }
 
-// cutSegments takes everything behind the cut out of the description.
+// cutSegments takes everything behind the cut out of the description. It may be
+// played on an older one, whose segments did not get so far. Bytes decide, for
+// batches of voids may lie on both sides of one offset.
 func (s *state) cutSegments(c segmentCut) {
-	if c.end >= s.flushed {
-		return // they never got so far
-	}
 	segs := slices.Clone(s.segs)
 	for n := len(segs); n > 0 && (segs[n-1].base > c.base || segs[n-1].base == c.base && c.pos == 0); n-- {
 		segs = segs[:n-1]
 	}
-	if n := len(segs); n > 0 && segs[n-1].base == c.base {
+	if n := len(segs); n > 0 && segs[n-1].base == c.base && segs[n-1].bytes > c.pos {
 		segs[n-1].bytes, segs[n-1].lastMs = c.pos, c.lastMs
 	}
-	s.segs, s.flushed = segs, c.end
+	s.segs, s.flushed = segs, min(s.flushed, c.end)
 }
 
 // findCut walks a segment to the batch that holds an offset, or would.
@@ -99,7 +102,7 @@ func (l *Log) Truncate(to ident.Offset) error {
 	l.mu.Lock()
 	now := state{start: l.start, flushed: l.flushed, segs: l.segs}
 	l.mu.Unlock()
-	cut, inSegments := segmentCut{end: now.flushed}, to < now.flushed
+	cut, inSegments := segmentCut{end: now.flushed, base: uncut}, to < now.flushed
 	if inSegments {
 		if cut, err = now.planCut(l.store.cfg.FS, l.dir, l.part, to); err != nil {
 			return fmt.Errorf("truncate %s at offset %d: %w", l.part, to, err)

@@ -111,6 +111,45 @@ func TestATruncationUnderACheckpointIsNotPlayedTwice(t *testing.T) {
 	s.mustClose(t)
 }
 
+// Batches of voids lie at the offset of a cut, and a checkpoint knows them: the
+// entry of the truncation takes them away as the truncation itself did.
+func TestATruncationTakesTheVoidsAtItsOffset(t *testing.T) {
+	for _, to := range []ident.Offset{0, 3} { // a whole segment, and a part of one
+		disk := faultfs.New(0)
+		s := start(t, patient(disk))
+		l := s.mustLog(t, part(1), LogConfig{})
+		if to > 0 {
+			mustPut(t, l, 1, 1, int(to), 50)
+		}
+		done := make(chan error, 1)
+		if err := l.Append(voids(l.part, 1, to, 1, 7), nil, func(err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-done, s.checkpoint(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, l, 1, 1, 2, 50)
+		if err := errors.Join(l.flush(), l.Truncate(to)); err != nil {
+			t.Fatal(err)
+		}
+		cut := disk.KillClone()
+		mustPut(t, l, 1, 1, 4, 80)
+		if err := l.flush(); err != nil {
+			t.Fatal(err)
+		}
+		written := disk.KillClone()
+		s.mustClose(t)
+		for disk, end := range map[*faultfs.Memory]ident.Offset{cut: to, written: to + 4} {
+			s := reopen(t, disk)
+			l := s.mustLog(t, part(1), LogConfig{})
+			if next, err := readAll(l, 1000); err != nil || next != end || l.Damage() != nil {
+				t.Errorf("cut at %d: records to %d of %d, %v, %v", to, next, end, err, l.Damage())
+			}
+			s.mustClose(t)
+		}
+	}
+}
+
 // The last partition of a topic is deleted while another one makes its first
 // folder there.
 func TestATopicsFolderVanishesUnderANewPartition(t *testing.T) {
