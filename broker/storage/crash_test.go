@@ -51,7 +51,7 @@ func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, 3)) }
 // A seed fixes the work and the disk's whims; how goroutines meet is not fixed,
 // so run a failing seed with -count until it shows.
 func TestPowerCutsLoseNothingAcknowledged(t *testing.T) {
-	from, to := seeds(t, 200)
+	from, to := seeds(t, 120)
 	var reached sync.Map
 	for seed := from; seed < to; seed++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -111,12 +111,13 @@ func TestAJumpOfTheClockWaitsForASecondLook(t *testing.T) {
 // Readers at random offsets meet retention on a real disk: right records or a
 // clear refusal, never anything else.
 func TestReadersBesideRetention(t *testing.T) {
-	cfg := small(t.TempDir())
+	cfg := small("/data")
+	cfg.FS = faultfs.New(0)
 	s := start(t, cfg)
 	l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 1500, RetentionBytes: 6000})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for n := range 8 {
+	for n := range 4 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -146,7 +147,7 @@ func TestReadersBesideRetention(t *testing.T) {
 			}
 		}()
 	}
-	for i := range 250 {
+	for i := range 150 {
 		mustPut(t, l, 1, int64(i), 3, 50)
 		if i%10 == 0 {
 			if err := l.Retain(time.Now(), l.Durable()); err != nil {
@@ -198,7 +199,7 @@ func TestProducerStateOutlivesItsRecords(t *testing.T) {
 
 func TestLookupsEqualALinearScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for seed := range uint64(20) {
+		for seed := range uint64(12) {
 			r := rand.New(rand.NewPCG(seed, 4))
 			cfg := small("/data")
 			cfg.FS, cfg.IndexBytes, cfg.IndexCacheBytes = faultfs.New(0), 1+r.Int64N(600), 1+r.Int64N(2000)
