@@ -7,8 +7,9 @@
 // other logs queued meanwhile, the batch is durable and its owner hears so.
 // Later the flusher writes what is durable from the tail to the log's active
 // segment, without a sync. From time to time a checkpoint syncs the segments
-// that changed and keeps the state of every log in one journal entry; the
-// journal before it is not needed any more.
+// that changed, one by one or, where there are many, the file system as a whole,
+// and keeps the state of every log in one journal entry; the journal before it
+// is not needed any more.
 //
 // # What is true at any moment
 //

@@ -70,22 +70,25 @@ func rolls(cfg LogConfig, active segment, it *item) bool {
 // writeItems appends as many items as belong into the active segment, and only
 // then takes them off the tail: a reader finds them in one place or the other.
 func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
-	buf := l.store.buffers.Get().(*[]byte)
-	defer l.store.buffers.Put(buf)
-	b := (*buf)[:0]
 	grown := active
-	n := 0
+	n, size := 0, 0
 	for _, it := range items {
-		if n > 0 && (len(b)+len(it.batch) > flushChunkBytes || rolls(cfg, grown, it)) {
+		if n > 0 && (size+len(it.batch) > flushChunkBytes || rolls(cfg, grown, it)) {
 			break
 		}
-		b = append(b, it.batch...)
+		size += len(it.batch)
 		if grown.bytes == 0 {
 			grown.firstMs = it.head.Timestamp
 		}
 		grown.bytes += int64(len(it.batch))
 		grown.lastMs = it.head.Timestamp
 		n++
+	}
+	buf := l.store.buffers.Get().(*[]byte)
+	defer l.store.buffers.Put(buf)
+	b := slices.Grow((*buf)[:0], size)
+	for _, it := range items[:n] {
+		b = append(b, it.batch...)
 	}
 	if cap(b) <= flushChunkBytes {
 		*buf = b
