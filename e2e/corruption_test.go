@@ -31,7 +31,7 @@ type specimen struct {
 const corruptTopics = 3
 
 // makeSpecimen runs a node, keeps records of all kinds and ends it.
-func makeSpecimen(t *testing.T, name string, end func(n *harness.Node)) *specimen {
+func makeSpecimen(t *testing.T, name string, end func(n *harness.Node, commits float64)) *specimen {
 	t.Helper()
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
@@ -53,28 +53,35 @@ func makeSpecimen(t *testing.T, name string, end func(n *harness.Node)) *specime
 	// the last thing the node did.
 	topics = append(topics, "three")
 	api.CreateTopic(t, "three", "")
+	var commits float64 // before the last record
 	for i := range 3 {
+		commits = n.Metric("broker_journal_fsync_seconds_count")
 		api.Must(t, 201, "POST", "/topics/three", "text/plain", fmt.Sprintf("three-%d", i))
 	}
 	s := &specimen{name: name, api: topics}
 	s.truth = truthOf(t, api, topics...)
-	end(n)
+	end(n, commits)
 	s.img = takeImage(t, n.Dir())
 	return s
 }
 
 func specimens(t *testing.T) []*specimen {
 	t.Helper()
-	atOnce := makeSpecimen(t, "killed", func(n *harness.Node) { n.Kill() })
+	atOnce := makeSpecimen(t, "killed", func(n *harness.Node, _ float64) { n.Kill() })
 	atOnce.loose = true
-	idle := makeSpecimen(t, "killed when idle", func(n *harness.Node) {
-		// Within a second the journal covers its last frame; the tails go to
-		// their segments at the same age. The second is a promise, so there is
-		// nothing to wait for but its end.
-		<-time.After(1200 * time.Millisecond)
+	idle := makeSpecimen(t, "killed when idle", func(n *harness.Node, commits float64) {
+		// Once idle, the journal covers its last frame with one more commit, and
+		// the tails go to their segments; after that nothing moves.
+		last, since := commits, time.Now()
+		harness.Await(t, 60*time.Second, "the journal to be idle", func() bool {
+			if now := n.Metric("broker_journal_fsync_seconds_count"); now != last {
+				last, since = now, time.Now()
+			}
+			return last >= commits+2 && time.Since(since) > 1200*time.Millisecond && n.Metric("broker_unflushed_bytes") == 0
+		})
 		n.Kill()
 	})
-	stopped := makeSpecimen(t, "stopped", func(n *harness.Node) {
+	stopped := makeSpecimen(t, "stopped", func(n *harness.Node, _ float64) {
 		if err := n.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +275,7 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 // verify` finds it.
 func TestHarmedFolderUnderARealNode(t *testing.T) {
 	t.Parallel() // nothing here is timed
-	s := makeSpecimen(t, "stopped", func(n *harness.Node) {
+	s := makeSpecimen(t, "stopped", func(n *harness.Node, _ float64) {
 		if err := n.Stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func failedNow(t *testing.T, dir string) {
 	if marker["count"] != 1.0 {
 		t.Errorf("one failure is remembered as %v", marker["count"])
 	}
-	marker["at"], marker["count"] = time.Now(), 2
+	marker["at"], marker["count"] = time.Now(), 3
 	if b, err = json.Marshal(marker); err != nil {
 		t.Fatal(err)
 	}

@@ -100,13 +100,20 @@ func SameSums(a, b map[string][32]byte) string {
 	return ""
 }
 
-// DiskBytes is the space that the files below a folder take on the disk, and
-// how many they are.
+// DiskBytes is the space that the files below a data folder take on the disk,
+// and how many they are. The journal and the reserve are left out: a node has
+// them once, whatever it holds.
 func DiskBytes(t testing.TB, dir string) (bytes int64, files int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		switch rel, _ := filepath.Rel(dir, path); rel {
+		case "journal":
+			return filepath.SkipDir
+		case "reserve":
+			return nil
 		}
 		info, err := d.Info()
 		if os.IsNotExist(err) {

@@ -32,6 +32,7 @@ type Options struct {
 type Node struct {
 	t    testing.TB
 	opts Options
+	bin  string
 	Addr string // host:port of HTTP, the same through restarts
 	URL  string
 	// Listeners has the host:port of each listener, by name.
@@ -63,7 +64,7 @@ func New(t testing.TB, opts Options) *Node {
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
 	}
-	n := &Node{t: t, opts: opts, Addr: "127.0.0.1:0"}
+	n := &Node{t: t, opts: opts, bin: Binary(t, opts.Tags...), Addr: "127.0.0.1:0"}
 	t.Cleanup(func() {
 		n.Kill()
 		n.reader.Wait()
@@ -93,7 +94,7 @@ const startTimeout = 60 * time.Second
 // that it ended first, with what it logged.
 func (n *Node) Run() error {
 	args := append([]string{"serve", "--data", n.opts.Dir, "--http", n.Addr, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, n.opts.Args...)
-	cmd := exec.Command(Binary(n.t, n.opts.Tags...), args...)
+	cmd := exec.Command(n.bin, args...)
 	if n.opts.OpenFiles > 0 {
 		shell := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, n.opts.OpenFiles)
 		cmd = exec.Command("/bin/sh", append([]string{"-c", shell, cmd.Path}, args...)...)
