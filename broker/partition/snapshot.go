@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/parts"
 )
 
 // ErrSnapshot says that bytes are not a snapshot of a machine's state; the
@@ -74,95 +75,42 @@ func Restore(snapshot []byte, at ident.Offset) (*Machine, error) {
 	if snapshot[0] != snapshotVersion {
 		return nil, ErrSnapshot
 	}
-	d := decoder{b: snapshot[1:]}
-	m.timestamp = d.varint()
-	for n := d.count(18); n > 0 && !d.bad; n-- {
+	d := parts.Of(snapshot[1:])
+	m.timestamp = d.Varint()
+	for n := d.Count(18); n > 0 && !d.Bad(); n-- {
 		m.restoreProducer(&d)
 	}
-	for n := d.count(34); n > 0 && !d.bad; n-- {
+	for n := d.Count(34); n > 0 && !d.Bad(); n-- {
 		var k keyed
-		copy(k.digest[:], d.take(16))
-		copy(k.content[:], d.take(16))
-		k.offset, k.timestamp = ident.Offset(d.uvarint()), d.varint()
+		copy(k.digest[:], d.Take(16))
+		copy(k.content[:], d.Take(16))
+		k.offset, k.timestamp = ident.Offset(d.Uvarint()), d.Varint()
 		m.keys.add(k)
 	}
-	if d.bad || len(d.b) > 0 {
+	if !d.Done() {
 		return nil, ErrSnapshot
 	}
 	return m, nil
 }
 
-func (m *Machine) restoreProducer(d *decoder) {
+func (m *Machine) restoreProducer(d *parts.Reader) {
 	p := &producer{}
-	copy(p.id[:], d.take(16))
-	p.next, p.last = int64(d.uvarint()), d.varint()
-	for n := d.count(5); n > 0 && !d.bad; n-- {
-		r := run{sequence: int64(d.uvarint()), offset: ident.Offset(d.uvarint()), count: int64(d.uvarint()), timestamp: d.varint()}
-		r.void = d.byte() == 1
+	copy(p.id[:], d.Take(16))
+	p.next, p.last = int64(d.Uvarint()), d.Varint()
+	for n := d.Count(5); n > 0 && !d.Bad(); n-- {
+		r := run{sequence: int64(d.Uvarint()), offset: ident.Offset(d.Uvarint()), count: int64(d.Uvarint()), timestamp: d.Varint()}
+		r.void = d.Byte() == 1
 		if r.sequence < 0 || r.offset < 0 || r.count < 1 || r.count > 1<<53 {
-			d.bad = true
+			d.Fail()
 		}
 		p.records += r.count
 		p.runs = append(p.runs, r)
 	}
-	if d.bad || p.next < 0 || len(p.runs) == 0 || m.producers.byID[p.id] != nil {
-		d.bad = true
+	if d.Bad() || p.next < 0 || len(p.runs) == 0 || m.producers.byID[p.id] != nil {
+		d.Fail()
 		return
 	}
 	p.place = m.producers.age.PushBack(p)
 	m.producers.byID[p.id] = p
 	m.producers.runs += len(p.runs)
-}
-
-// decoder takes parts off b; after the first fault it stays bad.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) take(n int) []byte {
-	if n > len(d.b) {
-		d.bad, d.b = true, nil
-		return nil
-	}
-	out := d.b[:n]
-	d.b = d.b[n:]
-	return out
-}
-
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-// count reads how many things follow, each of at least size bytes.
-func (d *decoder) count(size int) uint64 {
-	n := d.uvarint()
-	if n > uint64(len(d.b)/size) {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	return n
 }

@@ -20,6 +20,7 @@ import (
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/parts"
 	"tidewire/internal/record"
 )
 
@@ -81,44 +82,31 @@ func Parse(s string) (Cursor, error) {
 	}
 	var c Cursor
 	copy(c.Topic[:], body[1:17])
-	r := reader{body[17:]}
-	c.Generation = ident.Generation(r.uvarint())
-	c.Range = ident.HashRange{Lo: r.uvarint(), Hi: r.uvarint()}
-	n := r.uvarint()
-	if n > uint64(len(body)) || !c.Range.Valid() {
+	r := parts.Of(body[17:])
+	c.Generation = ident.Generation(r.Uvarint())
+	c.Range = ident.HashRange{Lo: r.Uvarint(), Hi: r.Uvarint()}
+	n := r.Count(3)
+	if r.Bad() || !c.Range.Valid() {
 		return Cursor{}, ErrUnknown
 	}
 	c.Places = make([]Place, 0, n)
 	last := uint64(0)
 	for i := range n {
-		step := r.uvarint()
+		step := r.Uvarint()
 		if i > 0 && step == 0 {
 			return Cursor{}, ErrUnknown
 		}
 		last += step
-		p := Place{Partition: ident.Index(last), Epoch: ident.Epoch(r.uvarint()), Offset: ident.Offset(r.uvarint())}
+		p := Place{Partition: ident.Index(last), Epoch: ident.Epoch(r.Uvarint()), Offset: ident.Offset(r.Uvarint())}
 		if last > 1<<32-1 || p.Offset < 0 {
 			return Cursor{}, ErrUnknown
 		}
 		c.Places = append(c.Places, p)
 	}
-	if r.b == nil || len(r.b) > 0 {
+	if !r.Done() {
 		return Cursor{}, ErrUnknown
 	}
 	return c, nil
-}
-
-// reader takes numbers off b; b is nil after a fault.
-type reader struct{ b []byte }
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.b = nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
 }
 
 // Place finds the place in a partition.

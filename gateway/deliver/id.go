@@ -8,6 +8,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/parts"
 	"tidewire/internal/record"
 )
 
@@ -86,25 +87,31 @@ func ParseReference(id string) (Reference, error) {
 		return Reference{}, unknown
 	}
 	flags := body[1]
-	rd := textReader{b: body[2:]}
+	rd := parts.Of(body[2:])
 	var r Reference
-	r.Topic = rd.text()
+	r.Topic = text(&rd)
 	if flags&hasPartition != 0 {
-		n := rd.uvarint()
+		n := rd.Uvarint()
 		i := ident.Index(n)
 		r.Filter.Partition = &i
-		rd.bad = rd.bad || n > 1<<32-1
+		if n > 1<<32-1 {
+			rd.Fail()
+		}
 	}
 	if flags&hasKey != 0 {
-		r.Filter.Keys = []string{rd.text()}
-		rd.bad = rd.bad || r.Filter.Keys[0] == ""
+		r.Filter.Keys = []string{text(&rd)}
+		if r.Filter.Keys[0] == "" {
+			rd.Fail()
+		}
 	}
 	if flags&hasPrefix != 0 {
-		r.Filter.KeyPrefix = rd.text()
-		rd.bad = rd.bad || r.Filter.KeyPrefix == ""
+		r.Filter.KeyPrefix = text(&rd)
+		if r.Filter.KeyPrefix == "" {
+			rd.Fail()
+		}
 	}
-	r.Cursor = rd.text()
-	if rd.bad || len(rd.b) > 0 || flags&^(hasPartition|hasKey|hasPrefix) != 0 || flags&hasKey != 0 && flags&hasPrefix != 0 {
+	r.Cursor = text(&rd)
+	if !rd.Done() || flags&^(hasPartition|hasKey|hasPrefix) != 0 || flags&hasKey != 0 && flags&hasPrefix != 0 {
 		return Reference{}, unknown
 	}
 	return r, nil
@@ -115,30 +122,12 @@ func (r Reference) Request(t *cluster.Topic) Request {
 	return Request{Topic: t, Filter: r.Filter, Cursor: r.Cursor, HasCursor: true}
 }
 
-// textReader takes parts off b; after a fault it stays bad.
-type textReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *textReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.b, r.bad = nil, true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *textReader) text() string {
-	n := r.uvarint()
-	if r.bad || n > uint64(len(r.b)) {
-		r.b, r.bad = nil, true
+// text takes a string off r; it must be UTF-8.
+func text(r *parts.Reader) string {
+	b := r.Bytes()
+	if !utf8.Valid(b) {
+		r.Fail()
 		return ""
 	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	r.bad = r.bad || !utf8.ValidString(s)
-	return s
+	return string(b)
 }

@@ -19,6 +19,7 @@ var pure = []string{
 	"internal/cluster",
 	"internal/fault",
 	"internal/ident",
+	"internal/parts",
 	"internal/record",
 	"internal/wire",
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/parts"
 )
 
 // Iterator walks the entries of a batch. It checks every length it meets, so
@@ -76,9 +77,9 @@ func (it *Iterator) Err() error { return it.err }
 func (it *Iterator) decode(raw []byte) bool {
 	it.entry = Entry{Record: Record{Headers: it.entry.Headers[:0]}}
 	e := &it.entry
-	r := reader{b: raw}
-	attrs := r.byte()
-	delta := r.uvarint()
+	r := parts.Of(raw)
+	attrs := r.Byte()
+	delta := r.Uvarint()
 	if attrs >= attrJSON<<1 || delta > uint64(it.span) {
 		return false
 	}
@@ -87,84 +88,41 @@ func (it *Iterator) decode(raw []byte) bool {
 		return false
 	}
 	if attrs&attrProducer != 0 {
-		number := r.uvarint()
-		sequence := r.uvarint()
-		if r.bad || number >= uint64(len(it.producers)/16) || sequence > uint64(ident.MaxSequence) {
+		number := r.Uvarint()
+		sequence := r.Uvarint()
+		if r.Bad() || number >= uint64(len(it.producers)/16) || sequence > uint64(ident.MaxSequence) {
 			return false
 		}
 		copy(e.Producer[:], it.producers[number*16:])
 		e.Sequence = int64(sequence)
 	}
 	if e.Void {
-		return !r.bad && attrs&attrProducer != 0 && len(r.b) == 0
+		return attrs&attrProducer != 0 && r.Done()
 	}
 	if attrs&attrKey != 0 {
-		e.Key = r.bytes()
+		e.Key = r.Bytes()
 	}
 	if attrs&attrIdempotency != 0 {
-		e.Idempotency = &Idempotency{Principal: string(r.bytes()), Key: string(r.bytes())}
-		copy(e.Idempotency.Hash[:], r.take(len(e.Idempotency.Hash)))
+		e.Idempotency = &Idempotency{Principal: string(r.Bytes()), Key: string(r.Bytes())}
+		copy(e.Idempotency.Hash[:], r.Take(len(e.Idempotency.Hash)))
 	}
 	if attrs&attrJSON != 0 {
 		e.ContentType = JSON
 	} else {
-		e.ContentType = string(r.bytes())
+		e.ContentType = string(r.Bytes())
 	}
 	if attrs&attrHeaders != 0 {
-		n := r.uvarint()
-		if n > uint64(len(r.b)) { // each costs two bytes at least
+		n := r.Uvarint()
+		if n > uint64(len(r.Rest())) { // each costs two bytes at least
 			return false
 		}
 		for range n {
-			e.Headers = append(e.Headers, HeaderField{Name: string(r.bytes()), Value: string(r.bytes())})
-			if r.bad {
+			e.Headers = append(e.Headers, HeaderField{Name: string(r.Bytes()), Value: string(r.Bytes())})
+			if r.Bad() {
 				return false
 			}
 		}
 	}
-	e.Value = r.b
-	return !r.bad
-}
-
-// reader takes a batch's parts off a slice; after the first fault it gives
-// zero values and stays bad.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) uvarint() uint64 {
-	v, w := binary.Uvarint(r.b)
-	if w <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[w:]
-	return v
-}
-
-func (r *reader) bytes() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	return r.take(int(n))
-}
-
-func (r *reader) take(n int) []byte {
-	if n > len(r.b) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	out := r.b[:n:n]
-	r.b = r.b[n:]
-	return out
+	e.Value = r.Rest()
+	return !r.Bad()
 }
