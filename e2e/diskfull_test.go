@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,17 +65,20 @@ func hog(t *testing.T, path string, leave int64) {
 	}
 }
 
-// yield shrinks a file until so much space is left, or nothing of it.
-func yield(t *testing.T, path string, leave int64) {
+// yield makes the disk larger until so much space is left.
+func yield(t *testing.T, disk string, leave int64) {
 	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
+	missing := leave - freeBytes(t, disk)
+	if missing <= 0 {
+		return
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(disk, &st); err != nil {
 		t.Fatal(err)
 	}
-	if missing := leave - freeBytes(t, filepath.Dir(path)); missing > 0 {
-		if err := os.Truncate(path, max(0, info.Size()-missing)); err != nil {
-			t.Fatal(err)
-		}
+	size := int64(st.Blocks)*st.Bsize + missing
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -316,7 +320,7 @@ func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
 		// The node may be writing what it could not write before; what that
 		// takes is given once more.
 		harness.Await(t, 60*time.Second, "the retention to be lowered with little space", func() bool {
-			yield(t, foreign, 6<<20)
+			yield(t, disk, 6<<20)
 			return lower().Status == 200
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tidewire/internal/vfs"
@@ -297,6 +298,11 @@ func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error)
 	}
 	if err := fsys.Remove(spare); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	// A file that cannot be finished must not take, for a moment, the last space
+	// that others make do with.
+	if free, err := fsys.Free(s.cfg.Dir); err == nil && free < size+size/8 {
+		return nil, fmt.Errorf("%d bytes are free, a journal file takes %d: %w", free, size, syscall.ENOSPC)
 	}
 	f, err := fsys.Create(spare)
 	if err != nil {
