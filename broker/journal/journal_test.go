@@ -224,7 +224,8 @@ func TestWrittenComesBeforeDurable(t *testing.T) {
 		faulty.Strike(faultfs.Rule{Op: faultfs.OpSync, Match: "*.journal", Delay: time.Minute})
 		began := time.Now()
 		var written, durable time.Duration
-		if err := j.Append(Entry{Type: entryTest, Payload: []byte("x"),
+		if err := j.Append(Entry{
+			Type: entryTest, Payload: []byte("x"),
 			Written: fn(func(Position, error) { written = time.Since(began) }),
 			Durable: fn(func(Position, error) { durable = time.Since(began) }),
 		}); err != nil {

@@ -14,7 +14,7 @@ func BenchmarkDurableAppends(b *testing.B) {
 	for _, parts := range []int{4, 200} {
 		b.Run(fmt.Sprintf("partitions=%d", parts), func(b *testing.B) {
 			s := start(b, Config{Dir: b.TempDir()})
-			var locks = make([]sync.Mutex, parts) // what a leader's own lock does
+			locks := make([]sync.Mutex, parts) // what a leader's own lock does
 			logs := make([]*Log, parts)
 			for n := range parts {
 				logs[n] = s.mustLog(b, part(n), LogConfig{})

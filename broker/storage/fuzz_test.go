@@ -127,8 +127,10 @@ func FuzzSnapshot(f *testing.F) {
 }
 
 func FuzzCheckpoint(f *testing.F) {
-	full := &state{start: 1, flushed: 9, next: 9, epoch: 2, lastMs: 5, applied: 77,
-		segs: []segment{{1, 100, 1, 2}, {5, 200, 3, 5}}, epochs: []epochStart{{1, 1}, {2, 6}}, snaps: []snapshotRef{{7, 50, 9}}}
+	full := &state{
+		start: 1, flushed: 9, next: 9, epoch: 2, lastMs: 5, applied: 77,
+		segs: []segment{{1, 100, 1, 2}, {5, 200, 3, 5}}, epochs: []epochStart{{1, 1}, {2, 6}}, snaps: []snapshotRef{{7, 50, 9}},
+	}
 	_, good, _ := journal.TakeCut(encodeCheckpoint(journal.Cut{At: 1<<32 | 4096, Frame: 1},
 		[]logMark{{state: appendState(nil, part(1), full)}, {}, {state: appendState(nil, part(2), &state{})}}, map[ident.Partition]fate{part(3): setAside}))
 	f.Add(good)

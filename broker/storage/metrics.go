@@ -19,13 +19,16 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, s *Store) (*metrics, error) {
 	m := &metrics{
 		appendBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "broker_append_bytes_total", Help: "Bytes of batches that became durable."}),
+			Name: "broker_append_bytes_total", Help: "Bytes of batches that became durable.",
+		}),
 		fsync: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "broker_journal_fsync_seconds", Help: "Time of a journal fsync.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
+		}),
 		group: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "broker_journal_group_entries", Help: "Batches that shared one journal fsync.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
+			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
+		}),
 	}
 	if r == nil {
 		return m, nil

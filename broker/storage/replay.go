@@ -117,8 +117,10 @@ func (l *foundLog) takeIn(end journal.Position, h record.Header, payload []byte)
 		return
 	}
 	if h.Base != l.next || h.Length != len(payload) || h.Epoch < l.epoch {
-		l.damage = &Damage{Offset: l.next, File: "journal", Pos: end.Offset(),
-			Reason: fmt.Sprintf("the journal goes on at offset %d, epoch %d at %s", h.Base, h.Epoch, end)}
+		l.damage = &Damage{
+			Offset: l.next, File: "journal", Pos: end.Offset(),
+			Reason: fmt.Sprintf("the journal goes on at offset %d, epoch %d at %s", h.Base, h.Epoch, end),
+		}
 		return
 	}
 	// The payload shares a buffer with its whole frame: keep only the batch.

@@ -19,8 +19,9 @@ type unsynced struct {
 }
 
 func (u *unsynced) segment(base ident.Offset) { u.version++; u.segments = addOnce(u.segments, base) }
-func (u *unsynced) snapshot(at ident.Offset)  { u.version++; u.snapshots = addOnce(u.snapshots, at) }
-func (u *unsynced) folder()                   { u.version++; u.entries = true }
+
+func (u *unsynced) snapshot(at ident.Offset) { u.version++; u.snapshots = addOnce(u.snapshots, at) }
+func (u *unsynced) folder()                  { u.version++; u.entries = true }
 
 // forget drops a segment that is removed.
 func (u *unsynced) forget(base ident.Offset) {

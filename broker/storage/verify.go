@@ -160,8 +160,10 @@ func (v *verifier) log(l *foundLog) error {
 	before := v.sum.Damaged
 	if n := len(l.salvaged); n > 0 {
 		s.End = l.salvaged[n-1].Header().Next()
-		v.say(Finding{Damage: true, Partition: l.part, Offset: l.next, File: partitionDir(v.dir, l.part),
-			Text: fmt.Sprintf("%d batches are in the segments, but not in the journal: it lost them; they are kept", n)})
+		v.say(Finding{
+			Damage: true, Partition: l.part, Offset: l.next, File: partitionDir(v.dir, l.part),
+			Text: fmt.Sprintf("%d batches are in the segments, but not in the journal: it lost them; they are kept", n),
+		})
 	}
 	for i := range l.segs {
 		if err := v.segment(l, i, &s); err != nil {
