@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -208,5 +209,30 @@ func TestASyncOfAllSurvives(t *testing.T) {
 		if err := w.SyncAll(); !errors.Is(err, syscall.EIO) {
 			t.Errorf("a rule struck nothing: %v", err)
 		}
+	}
+}
+
+// A rule goes by the name that a file has now, not by the one it was opened under.
+func TestRulesFollowARename(t *testing.T) {
+	f := Wrap(New(0))
+	if err := f.Mkdir("/d"); err != nil {
+		t.Fatal(err)
+	}
+	h, err := f.Create("/d/spare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Rename("/d/spare", "/d/1.journal"), f.Rename("/d", "/e")); err != nil {
+		t.Fatal(err)
+	}
+	f.Strike(Rule{Op: OpSync, Match: "*.journal", Err: syscall.EIO})
+	if err := h.Sync(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "/e/1.journal") {
+		t.Errorf("a sync of the renamed file: %v", err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.files) > 0 {
+		t.Error("a closed file is still watched")
 	}
 }

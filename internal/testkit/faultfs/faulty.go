@@ -4,6 +4,7 @@ import (
 	"io"
 	"path/filepath"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,10 +63,13 @@ type Faulty struct {
 	free  func(int64) int64
 	count map[Op]int
 	hook  func(Op, string)
+	files map[*faultyFile]struct{} // that are open: a rename changes their names
 }
 
 // Wrap puts faults in front of a file system.
-func Wrap(fsys vfs.FS) *Faulty { return &Faulty{FS: fsys, count: map[Op]int{}} }
+func Wrap(fsys vfs.FS) *Faulty {
+	return &Faulty{FS: fsys, count: map[Op]int{}, files: map[*faultyFile]struct{}{}}
+}
 
 // Strike adds a rule. The first rule that matches decides.
 func (f *Faulty) Strike(r Rule) {
@@ -149,7 +153,11 @@ func (f *Faulty) open(op Op, name string, open func(string) (vfs.File, error)) (
 	if err != nil {
 		return nil, err
 	}
-	return &faultyFile{inner, f, name}, nil
+	h := &faultyFile{inner, f, name}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files[h] = struct{}{}
+	return h, nil
 }
 
 // Create implements vfs.FS.
@@ -184,7 +192,19 @@ func (f *Faulty) Rename(from, to string) error {
 	if err := f.strike(OpRename, to); err != nil {
 		return err
 	}
-	return f.FS.Rename(from, to)
+	if err := f.FS.Rename(from, to); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.files {
+		if h.name == from {
+			h.name = to
+		} else if rest, ok := strings.CutPrefix(h.name, from+"/"); ok {
+			h.name = to + "/" + rest
+		}
+	}
+	return nil
 }
 
 // SyncDir implements vfs.FS.
@@ -231,13 +251,28 @@ func (f *Faulty) Free(dir string) (int64, error) {
 type faultyFile struct {
 	vfs.File
 	f    *Faulty
-	name string
+	name string // guarded by f.mu
+}
+
+// at is the file's name now.
+func (h *faultyFile) at() string {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	return h.name
+}
+
+func (h *faultyFile) Close() error {
+	h.f.mu.Lock()
+	delete(h.f.files, h)
+	h.f.mu.Unlock()
+	return h.File.Close()
 }
 
 func (h *faultyFile) ReadAt(b []byte, off int64) (int, error) {
-	r := h.f.hit(OpRead, h.name)
+	name := h.at()
+	r := h.f.hit(OpRead, name)
 	if r != nil && r.Err != nil {
-		return 0, pathError("read", h.name, r.Err)
+		return 0, pathError("read", name, r.Err)
 	}
 	n, err := h.File.ReadAt(b, off)
 	if r != nil && r.Flip && n > 0 {
@@ -247,7 +282,8 @@ func (h *faultyFile) ReadAt(b []byte, off int64) (int, error) {
 }
 
 func (h *faultyFile) WriteAt(b []byte, off int64) (int, error) {
-	r := h.f.hit(OpWrite, h.name)
+	name := h.at()
+	r := h.f.hit(OpWrite, name)
 	if r == nil || r.Err == nil {
 		return h.File.WriteAt(b, off)
 	}
@@ -258,18 +294,19 @@ func (h *faultyFile) WriteAt(b []byte, off int64) (int, error) {
 			return n, err
 		}
 	}
-	return n, pathError("write", h.name, r.Err)
+	return n, pathError("write", name, r.Err)
 }
 
 func (h *faultyFile) Sync() error {
-	r := h.f.hit(OpSync, h.name)
+	name := h.at()
+	r := h.f.hit(OpSync, name)
 	if r == nil || r.Err == nil {
 		return h.File.Sync()
 	}
 	if m, ok := h.File.(*file); ok && r.Lost {
 		m.forget()
 	}
-	return pathError("sync", h.name, r.Err)
+	return pathError("sync", name, r.Err)
 }
 
 // forget does what Linux does after a failed fsync: the pages are clean, so
@@ -281,7 +318,7 @@ func (f *file) forget() {
 }
 
 func (h *faultyFile) Truncate(size int64) error {
-	if err := h.f.strike(OpTruncate, h.name); err != nil {
+	if err := h.f.strike(OpTruncate, h.at()); err != nil {
 		return err
 	}
 	return h.File.Truncate(size)
