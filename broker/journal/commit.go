@@ -172,9 +172,9 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 	j.off += int64(len(j.buf))
 	j.seq, j.durable, j.unmarked = seq, seq, len(group) > 0
 
-	queued := 0
+	var queued int64
 	for i, e := range group {
-		queued += e.bytes()
+		queued += int64(e.bytes())
 		if e.Durable != nil {
 			e.Durable.Done(j.ends[i], nil)
 		}
@@ -182,6 +182,10 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 	j.mu.Lock()
 	j.done = Cut{at(j.cur.head.file, j.off), seq}
 	j.queued -= queued
+	if len(group) > 0 {
+		now := time.Now()
+		j.pace.Taken(now, queued, now.Sub(j.born)-group[0].since)
+	}
 	j.bytes += int64(len(j.buf))
 	j.left = j.space()
 	j.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/pace"
 	"tidewire/internal/vfs"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	FirstBytes int64           // of the file a start needs at once if none was prepared; min(FileBytes, 1 MiB)
 	GroupBytes int             // most that one write and fsync takes; 8 MiB
 	FrameBytes int             // a frame is closed past this; 4 MiB
+	QueueBytes int64           // most that may wait to be committed, on a quick disk; 64 MiB
 	IdleMark   time.Duration   // silence after which a mark covers the last frame; 500ms
 	RetrySpace time.Duration   // how often to try again when the disk is full; 1s
 	Logger     *slog.Logger
@@ -36,6 +38,7 @@ func (c Config) withDefaults() Config {
 	c.FirstBytes = cmp.Or(c.FirstBytes, min(c.FileBytes, 1<<20))
 	c.GroupBytes = cmp.Or(c.GroupBytes, 8<<20)
 	c.FrameBytes = cmp.Or(c.FrameBytes, 4<<20)
+	c.QueueBytes = cmp.Or(c.QueueBytes, 64<<20)
 	c.IdleMark = cmp.Or(c.IdleMark, 500*time.Millisecond)
 	c.RetrySpace = cmp.Or(c.RetrySpace, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -74,6 +77,8 @@ type Entry struct {
 	Payload []byte
 	Durable Waiter // may be nil; called once: it is on the disk, or err
 	Written Waiter // may be nil; called once before Durable unless there is an error: it is in the page cache
+
+	since time.Duration // the journal's age when the entry was queued
 }
 
 func (e Entry) bytes() int { return entryHead + len(e.Payload) }
@@ -82,15 +87,17 @@ func (e Entry) bytes() int { return entryHead + len(e.Payload) }
 type Journal struct {
 	cfg  Config
 	wake chan struct{} // cap 1: the queue is not empty
+	born time.Time
 
 	mu     sync.Mutex
 	queue  []Entry // bounded by admission: see Room
-	queued int     // bytes of the entries that are not on the disk yet
-	left   int64   // bytes free in the current file
-	full   bool    // the next file could not be prepared for lack of space
-	err    error   // why nothing is taken any more
-	done   Cut     // all before it is durable and its waiters were told
-	bytes  int64   // committed since Open, and found by it
+	queued int64   // bytes of the entries that are not on the disk yet
+	pace   *pace.Pace
+	left   int64 // bytes free in the current file
+	full   bool  // the next file could not be prepared for lack of space
+	err    error // why nothing is taken any more
+	done   Cut   // all before it is durable and its waiters were told
+	bytes  int64 // committed since Open, and found by it
 
 	files fileSet
 	commit
@@ -106,7 +113,10 @@ func Open(cfg Config, s *Scan) (*Journal, error) {
 	if s.Corrupt != nil {
 		return nil, s.Corrupt
 	}
-	j := &Journal{cfg: cfg, wake: make(chan struct{}, 1), done: s.end}
+	j := &Journal{
+		cfg: cfg, wake: make(chan struct{}, 1), born: time.Now(), done: s.end,
+		pace: pace.New(pace.Bounds{Least: cfg.QueueBytes / 16, Start: cfg.QueueBytes / 8, Most: cfg.QueueBytes, Wait: queueWait}),
+	}
 	j.files.init(cfg, s)
 	for _, f := range s.files {
 		if err := syncFile(cfg.FS, f.name); err != nil {
@@ -174,8 +184,9 @@ func (j *Journal) Append(e Entry) error {
 	if j.err != nil {
 		return &fault.Error{Kind: fault.LeaderUnavailable, Op: "journal.append", Err: j.err}
 	}
+	e.since = time.Since(j.born)
 	j.queue = append(j.queue, e)
-	j.queued += e.bytes()
+	j.queued += int64(e.bytes())
 	if len(j.queue) == 1 {
 		select {
 		case j.wake <- struct{}{}:
@@ -185,18 +196,22 @@ func (j *Journal) Append(e Entry) error {
 	return nil
 }
 
+// queueWait is how long an entry should wait for the disk at most: much less
+// than whoever appended it waits for an answer.
+const queueWait = time.Second
+
 // Room says whether n more bytes may be queued: not if that would have to
-// wait for space, and not if more than limit bytes wait already.
-func (j *Journal) Room(n int, limit int) error {
+// wait for space, and not if what waits already takes the disk too long.
+func (j *Journal) Room(n int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.err != nil:
 		return &fault.Error{Kind: fault.LeaderUnavailable, Op: "journal.append", Err: j.err}
-	case j.full && int64(j.queued+n)*2+controlReserve(j.cfg.FileBytes) > j.left:
+	case j.full && (j.queued+int64(n))*2+controlReserve(j.cfg.FileBytes) > j.left:
 		return fault.New(fault.DiskFull, "no space for the next journal file").After(j.cfg.RetrySpace)
-	case j.queued > 0 && j.queued+n > limit:
-		return fault.New(fault.Throttled, "%d bytes wait for the disk, %d are allowed", j.queued, limit).After(100 * time.Millisecond)
+	case !j.pace.Admits(j.queued, int64(n)):
+		return fault.New(fault.Throttled, "%d bytes wait for the disk, and it takes no more than %d in good time", j.queued, j.pace.Limit()).After(100 * time.Millisecond)
 	}
 	return nil
 }
@@ -218,13 +233,6 @@ func (j *Journal) Bytes() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.bytes
-}
-
-// Queued is the number of bytes that wait for the disk.
-func (j *Journal) Queued() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.queued
 }
 
 // Fail ends the journal because the disk failed elsewhere in the data folder:

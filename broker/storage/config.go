@@ -21,7 +21,7 @@ type Config struct {
 	JournalFileBytes int64         // size of a journal file; 32 MiB
 	CheckpointBytes  int64         // journal bytes after which a checkpoint is made; two files
 	IdleMark         time.Duration // silence after which the journal covers its last frame; 500ms
-	QueueBytes       int           // most that may wait for the journal; 64 MiB
+	QueueBytes       int64         // most that may wait for the journal, on a quick disk; 64 MiB
 	FlushBytes       int           // a log's tail is written to its segment past this; 256 KiB
 	FlushAge         time.Duration // or at this age; 1s
 	UnflushedBytes   int64         // most that all tails should hold; 64 MiB. At four times that, appends are throttled
@@ -78,7 +78,7 @@ func (c Config) validate() error {
 
 func (c Config) journal() journal.Config {
 	return journal.Config{
-		FS: c.FS, Dir: journalDir(c.Dir), FileBytes: c.JournalFileBytes, FrameBytes: c.frameBytes,
+		FS: c.FS, Dir: journalDir(c.Dir), FileBytes: c.JournalFileBytes, FrameBytes: c.frameBytes, QueueBytes: c.QueueBytes,
 		IdleMark: c.IdleMark, RetrySpace: c.RetrySpace, Logger: c.Logger,
 	}
 }

@@ -62,5 +62,5 @@ func (s *Store) admit(n int) error {
 	case unflushed > 4*s.cfg.UnflushedBytes:
 		return fault.New(fault.Throttled, "%d bytes wait to be written to segments", unflushed).After(freeEvery)
 	}
-	return s.journal.Room(n, s.cfg.QueueBytes)
+	return s.journal.Room(n)
 }

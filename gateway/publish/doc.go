@@ -11,6 +11,7 @@
 // leader-unavailable while no leader has seen it (and it is then taken out of
 // its batch), with unknown-outcome after that.
 //
-// What is under way is bounded in bytes for the node; past the bound Publish
-// blocks its caller, who stops reading from its client.
+// What is under way is bounded for the node, in bytes and by what leaders take
+// within a second or so; past the bound Publish blocks its caller, who stops
+// reading from its client.
 package publish

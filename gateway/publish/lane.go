@@ -52,10 +52,19 @@ type batch struct {
 	builder record.Builder
 	sealed  record.Batch
 	waiters []*waiter
+	orphan  bool // a try found no leader: its time tells nothing of how quick leaders are
 }
 
 func (b *batch) takes(acks rpc.Acks, bytes int) bool {
 	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes
+}
+
+// bytes is what the batch's records count at the gate.
+func (b *batch) bytes() (n int64) {
+	for _, w := range b.waiters {
+		n += w.bytes
+	}
+	return n
 }
 
 // lane brings one partition's records to its leader, in order.
@@ -190,6 +199,9 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 		return nil
 	}
 	l.p.metrics.sent(b)
+	if a.Err == nil && !b.orphan {
+		l.p.gate.taken(b.bytes(), time.Since(b.begun))
+	}
 	l.mu.Lock()
 	var calls []func()
 	for i, w := range b.waiters {
@@ -235,6 +247,7 @@ func (l *lane) retry(b *batch, cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.atLeader, l.refusal = false, cause
+	b.orphan = b.orphan || !fault.Is(cause, fault.Throttled)
 	waits := false
 	for _, w := range b.waiters {
 		w.out = w.out || w.answered && !w.none

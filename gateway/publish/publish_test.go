@@ -281,7 +281,7 @@ func TestTheBudgetHoldsBackAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newLeader(), &results{}
 		l.hold = true
-		p := New(Config{Topology: orders(), Leader: l, InFlightBytes: 300})
+		p := New(Config{Topology: orders(), Leader: l, InFlightBytes: 1200})
 		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("first")})
 		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("second")})
 		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("third"), Timeout: time.Second}) // blocks for its second

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/pace"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
 )
@@ -31,7 +31,8 @@ const DefaultTimeout = 5 * time.Second
 type Config struct {
 	Topology topology.Source // required
 	Leader   Appender        // required
-	// InFlightBytes bounds the records under way on this node; 128 MiB.
+	// InFlightBytes bounds the records under way on this node where leaders are
+	// quick; 128 MiB.
 	InFlightBytes int64
 	Registerer    prometheus.Registerer // nil: nothing is counted in public
 }
@@ -62,7 +63,7 @@ type Result struct {
 type Publisher struct {
 	cfg     Config
 	metrics *metrics
-	budget  *semaphore.Weighted
+	gate    gate
 	turn    atomic.Uint64 // for records that name no place
 
 	mu       sync.Mutex
@@ -79,10 +80,16 @@ func New(cfg Config) *Publisher {
 	return &Publisher{
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Registerer),
-		budget:  semaphore.NewWeighted(cfg.InFlightBytes),
-		lanes:   map[ident.Partition]*lane{},
+		gate: gate{pace: pace.New(pace.Bounds{
+			Least: cfg.InFlightBytes / 32, Start: cfg.InFlightBytes / 4, Most: cfg.InFlightBytes, Wait: leaderWait,
+		})},
+		lanes: map[ident.Partition]*lane{},
 	}
 }
+
+// leaderWait is how long a record should be under way at most where leaders
+// are slow, and not gone: much less than DefaultTimeout.
+const leaderWait = time.Second
 
 // Publish sends one record on its way and returns; done is called exactly once
 // with what became of it, perhaps before Publish returns, and must not block.
@@ -164,20 +171,20 @@ const framingBytes = 128
 
 func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
 	w.deadline = time.Now().Add(req.Timeout)
-	w.bytes = min(int64(req.Record.Bytes()+framingBytes), p.cfg.InFlightBytes)
-	if !p.budget.TryAcquire(w.bytes) {
+	w.bytes = int64(req.Record.Bytes() + framingBytes)
+	if !p.gate.tryEnter(w.bytes) {
 		ctx, cancel := context.WithDeadline(context.Background(), w.deadline)
-		err := p.budget.Acquire(ctx, w.bytes)
+		err := p.gate.enter(ctx, w.bytes)
 		cancel()
 		if err != nil {
-			w.finish(Result{Err: fault.New(fault.Throttled, "the node has %d bytes of records under way and took no more within %s; nothing was kept", p.cfg.InFlightBytes, req.Timeout)})
+			w.finish(Result{Err: fault.New(fault.Throttled, "the node has as many bytes of records under way (%d) as leaders take in good time, and took no more within %s; nothing was kept", p.gate.limit(), req.Timeout)})
 			return
 		}
 	}
 	for {
 		l, ok := p.lane(ref)
 		if !ok {
-			p.budget.Release(w.bytes)
+			p.gate.leave(w.bytes)
 			w.finish(Result{Err: fault.New(fault.Draining, "the node is shutting down; nothing was kept")})
 			return
 		}
@@ -207,7 +214,7 @@ func (p *Publisher) lane(ref ident.Partition) (*lane, bool) {
 // settled counts a record out.
 func (p *Publisher) settled(bytes int64) {
 	p.metrics.inFlight.Sub(float64(bytes))
-	p.budget.Release(bytes)
+	p.gate.leave(bytes)
 	p.busy.Done()
 }
 
