@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidewire/broker/storage"
-	"tidewire/coordinator"
 	"tidewire/coordinator/consensus"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -128,28 +127,55 @@ func storageFinding(f storage.Finding) finding {
 	return out
 }
 
+// coordinatorStore is what became of looking at the store of topics and layouts.
+type coordinatorStore struct {
+	consensus.Report
+	state string
+}
+
+const (
+	storeRight   = "right"
+	storeDamaged = "damaged"
+	storeMissing = "missing"
+	storeInUse   = "in-use"
+)
+
 // verifyCoordinator looks at the store of topics and layouts. A running node
 // holds it open alone.
-func verifyCoordinator(dir string, sum storage.Summary, say func(finding)) (consensus.Report, error) {
+func verifyCoordinator(dir string, sum storage.Summary, say func(finding)) (coordinatorStore, error) {
 	home := filepath.Join(dir, "raft")
 	if sum.Live {
 		say(finding{File: home, Text: "a node is running on this folder: the coordinator's store was left out"})
-		return consensus.Report{}, nil
+		return coordinatorStore{state: storeInUse}, nil
 	}
-	store, err := coordinator.Verify(dir, 0)
+	report, err := verifyStore(vfs.OS{}, dir)
 	var damage *consensus.Damage
 	switch {
 	case errors.As(err, &damage):
 		say(finding{Damage: true, File: damage.File, Text: damage.Err.Error()})
+		return coordinatorStore{state: storeDamaged}, nil
 	case err != nil:
-		return store, fmt.Errorf("verify %s: %w", home, err)
-	case !store.Exists && len(sum.Partitions) > 0:
+		return coordinatorStore{}, fmt.Errorf("verify %s: %w", home, err)
+	case !report.Exists && len(sum.Partitions) > 0:
 		say(finding{Damage: true, File: home, Text: "the coordinator's store is missing, although the folder holds partitions"})
 	}
-	return store, nil
+	if !report.Exists {
+		return coordinatorStore{state: storeMissing}, nil
+	}
+	return coordinatorStore{report, storeRight}, nil
 }
 
-func printSummary(r *remote, dir string, sum storage.Summary, store consensus.Report, damaged int) error {
+func (s coordinatorStore) String() string {
+	switch s.state {
+	case storeRight:
+		return fmt.Sprintf("coordinator up to entry %d", s.Last)
+	case storeInUse:
+		return "coordinator in use, not looked at"
+	}
+	return "coordinator " + s.state
+}
+
+func printSummary(r *remote, dir string, sum storage.Summary, store coordinatorStore, damaged int) error {
 	var records int64
 	table := [][]string{{"PARTITION", "START", "END", "RECORDS", "SEGMENTS", "BATCHES", "BYTES", "STATE"}}
 	for _, p := range sum.Partitions {
@@ -177,14 +203,14 @@ func printSummary(r *remote, dir string, sum storage.Summary, store consensus.Re
 		return r.line(map[string]any{
 			"data": dir, "storage": sum.Storage.String(), "live": sum.Live, "partitions": len(sum.Partitions), "records": records,
 			"journal":     map[string]any{"files": sum.Journal.Files, "frames": sum.Journal.Frames, "torn_bytes": sum.Journal.TornBytes},
-			"coordinator": map[string]any{"exists": store.Exists, "first": store.First, "last": store.Last, "term": store.Term, "snapshot": store.Snapshot},
+			"coordinator": map[string]any{"state": store.state, "first": store.First, "last": store.Last, "term": store.Term, "snapshot": store.Snapshot},
 			"faults":      damaged,
 		})
 	}
 	if err := rows(r.out, table); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(r.out, "%d records in %d partitions; journal of %d files and %d frames; coordinator up to entry %d; %d faults\n",
-		records, len(sum.Partitions), sum.Journal.Files, sum.Journal.Frames, store.Last, damaged)
+	_, err := fmt.Fprintf(r.out, "%d records in %d partitions; journal of %d files and %d frames; %s; %d faults\n",
+		records, len(sum.Partitions), sum.Journal.Files, sum.Journal.Frames, store, damaged)
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"tidewire/broker/host"
 	"tidewire/broker/storage"
 	"tidewire/coordinator"
+	"tidewire/coordinator/consensus"
 	"tidewire/gateway"
 	"tidewire/internal/boot"
 	"tidewire/internal/cluster"
@@ -117,16 +118,22 @@ func (n *node) closeHTTP(context.Context) error {
 // which recovers and writes: where topics and layouts are damaged the node does
 // not start, and leaves all as it is.
 func (n *node) checkCoordinator(context.Context) error {
-	values, err := storage.ReadMeta(n.disk, n.cfg.Data)
+	_, err := verifyStore(n.disk, n.cfg.Data)
+	return err
+}
+
+// verifyStore reads the coordinator's store and holds it against what the node
+// of this folder has acted on.
+func verifyStore(disk vfs.FS, dir string) (consensus.Report, error) {
+	values, err := storage.ReadMeta(disk, dir)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return err
+		return consensus.Report{}, err
 	}
 	acted, err := actedOn(values[host.MetaIndex])
 	if err != nil {
-		return err
+		return consensus.Report{}, err
 	}
-	_, err = coordinator.Verify(n.cfg.Data, acted)
-	return err
+	return coordinator.Verify(dir, acted)
 }
 
 // actedOn is the index that a data folder remembers; 0 where it remembers none.
