@@ -261,7 +261,7 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 				if harms%10 == 0 || harness.Soak() {
 					second := recoverFolder(t, dir)
 					if l, w := s.truth.compare(second.logs); l != lost || w != "" {
-						t.Errorf("%s: opened again: %d lost, %d before, %s\n%s", h.what, l, lost, w, second.log)
+						t.Errorf("%s: opened again: %d lost, %d before, %s, %s\n%s", h.what, l, lost, w, second.report, second.log)
 					}
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -228,6 +229,11 @@ type recovered struct {
 // recoverFolder opens a folder as a node does, reads everything and closes it in order.
 func recoverFolder(t testing.TB, dir string) (r recovered) {
 	t.Helper()
+	// Tests beside this one start processes. One that is being started holds,
+	// until it is another program, what is open here: also the folder's lock,
+	// which then would outlive the close.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	var log bytes.Buffer
 	reports := []string{}
 	r = recovered{logs: truth{}, producers: map[ident.Partition]string{}}
