@@ -9,8 +9,6 @@ import (
 // pure lists the packages that decide: values in, values out.
 var pure = []string{
 	"broker/partition",
-	"coordinator/alert",
-	"coordinator/group",
 	"coordinator/layout",
 	"coordinator/placement",
 	"coordinator/state",
