@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -18,9 +17,6 @@ var files embed.FS
 // Policy is the Content-Security-Policy of the page: its own files and its own
 // node, no inline script or style, no frame around it.
 const Policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-
-// Files are the files of the page: index.html, and what it loads below assets.
-func Files() fs.FS { return files }
 
 // Paths lists every address that Handler answers, "/" first.
 func Paths() []string {

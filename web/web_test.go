@@ -34,7 +34,7 @@ func TestEveryFileIsServedWithItsTypeAndPolicy(t *testing.T) {
 			t.Errorf("%s: %d for what the browser has", path, again.StatusCode)
 		}
 	}
-	all, err := fs.Glob(Files(), "assets/*")
+	all, err := fs.Glob(files, "assets/*")
 	if err != nil || len(all)+1 != len(Paths()) {
 		t.Errorf("%d files beside the page, %d addresses, %v", len(all), len(Paths()), err)
 	}
@@ -53,7 +53,7 @@ func TestNothingElseIsServed(t *testing.T) {
 
 func source(t *testing.T, name string) string {
 	t.Helper()
-	b, err := fs.ReadFile(Files(), name)
+	b, err := fs.ReadFile(files, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,8 @@ func TestResolve(t *testing.T) {
 	}{
 		"nothing given":            {q: deliver.Request{DefaultFrom: "earliest"}, places: "0:3@2 1:0@1"},
 		"latest":                   {q: deliver.Request{From: "latest"}, places: "0:10@2 1:0@1"},
-		"a time":                   {q: deliver.Request{From: wire.FormatTime(8)}, places: "0:7@2 1:0@1"},
-		"a time to come":           {q: deliver.Request{From: wire.FormatTime(800)}, places: "0:10@2 1:0@1"},
+		"a time":                   {q: deliver.Request{From: string(wire.AppendTime(nil, 8))}, places: "0:7@2 1:0@1"},
+		"a time to come":           {q: deliver.Request{From: string(wire.AppendTime(nil, 800))}, places: "0:10@2 1:0@1"},
 		"one partition":            {q: deliver.Request{From: "latest", Filter: only}, places: "0:10@2"},
 		"one key":                  {q: deliver.Request{From: "latest", Filter: deliver.Filter{Keys: []string{k1}}}, places: "1:0@1"},
 		"two keys":                 {q: deliver.Request{From: "latest", Filter: deliver.Filter{Keys: []string{k1, k0}}}, places: "0:10@2 1:0@1"},

@@ -31,7 +31,7 @@ type document struct {
 // parsed is the document with its router, which checks it whole, examples
 // included. That takes a while, so it is done once.
 var parsed = sync.OnceValues(func() (routers.Router, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI())
+	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,10 @@ import (
 // node come with their own.
 const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// openAPI is the document behind /openapi.json.
+//
 //go:embed openapi.json
 var openAPI []byte
-
-// OpenAPI is the document behind /openapi.json.
-func OpenAPI() []byte { return openAPI }
 
 func (a *API) openapi(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {

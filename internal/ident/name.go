@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxNameBytes bounds the name of a topic or a group.
+// MaxNameBytes bounds the name of a topic.
 const MaxNameBytes = 249
 
 // ErrReserved marks a name that the API keeps for itself.
@@ -16,25 +16,14 @@ var ErrReserved = errors.New("reserved name")
 // create or write: [A-Za-z0-9][A-Za-z0-9._-]{0,248}, none of the words of the
 // API, and no leading underscore (errors.Is ErrReserved).
 func CheckTopicName(name string) error {
-	return checkName("topic", name, "repartition", "subscribe")
-}
-
-// CheckGroupName is CheckTopicName for groups.
-func CheckGroupName(name string) error {
-	return checkName("group", name, "register", "node")
-}
-
-func checkName(what, name string, reserved ...string) error {
 	if strings.HasPrefix(name, "_") {
-		return fmt.Errorf("%w: names that begin with _ are the cluster's own; choose another %s name", ErrReserved, what)
+		return fmt.Errorf("%w: names that begin with _ are the cluster's own; choose another topic name", ErrReserved)
 	}
-	for _, r := range reserved {
-		if name == r {
-			return fmt.Errorf("%w: %q is a word of the API; choose another %s name", ErrReserved, name, what)
-		}
+	if name == "repartition" || name == "subscribe" {
+		return fmt.Errorf("%w: %q is a word of the API; choose another topic name", ErrReserved, name)
 	}
 	if !wellFormed(name) {
-		return fmt.Errorf("a %s name is 1 to %d of A-Z a-z 0-9 . _ - and begins with a letter or a digit, not %q", what, MaxNameBytes, clip(name))
+		return fmt.Errorf("a topic name is 1 to %d of A-Z a-z 0-9 . _ - and begins with a letter or a digit, not %q", MaxNameBytes, clip(name))
 	}
 	return nil
 }

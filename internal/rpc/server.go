@@ -46,8 +46,8 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Open opens the listener, so that Addr is settled before Run. Run or Close
-// must follow.
+// Open opens the listener, so that Addr is settled before Run. Run
+// must follow: it closes the listener.
 func (s *Server) Open() error {
 	l, err := net.Listen("tcp", s.cfg.Bind)
 	if err != nil {
@@ -102,18 +102,6 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-limit.C:
 		s.cfg.Logger.Info("rpc calls were cut", "after", s.cfg.StopLimit)
 		s.grpc.Stop() // GracefulStop returns then too
-	}
-	return nil
-}
-
-// Close is for a server that was opened and is never Run.
-func (s *Server) Close() error {
-	s.grpc.Stop()
-	if s.lis == nil {
-		return nil
-	}
-	if err := s.lis.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
 	}
 	return nil
 }

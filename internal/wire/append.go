@@ -83,9 +83,6 @@ func AppendTime(dst []byte, ms int64) []byte {
 	return time.UnixMilli(ms).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 }
 
-// FormatTime is AppendTime as a string.
-func FormatTime(ms int64) string { return string(AppendTime(nil, ms)) }
-
 const hexDigits = "0123456789abcdef"
 
 // AppendString writes a JSON string. Bytes that are not UTF-8 become U+FFFD.
