@@ -20,6 +20,22 @@ func topicFirst(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// noArguments is that of a command that takes flags alone.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no argument, and %q is one: %s", cmd.CommandPath(), args[0], cmd.UseLine())
+	}
+	return nil
+}
+
+// oneNode is that of a command about one node or all of them.
+func oneNode(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("%s takes one NODE, not %d: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+	}
+	return nil
+}
+
 // exclude lets only one of two flags be given.
 func exclude(cmd *cobra.Command, one, other string) {
 	before := cmd.PreRunE

@@ -14,8 +14,8 @@ func newHealthcheck(p process) *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask a node whether it can serve (exit 0: yes, 1: no, 3: no answer)",
 		Example: `  tidewire healthcheck
-  HEALTHCHECK CMD ["tidewire", "healthcheck", "--timeout", "2s"]`,
-		Args: cobra.NoArgs,
+  HEALTHCHECK CMD ["/tidewire", "healthcheck", "--timeout", "2s"]`,
+		Args: noArguments,
 	}
 	r := addRemote(cmd, p)
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")

@@ -45,7 +45,7 @@ what a node makes good by itself, such as an index that is rebuilt. Beside a run
 node the coordinator's store is left out.`,
 		Example: `  tidewire log verify
   tidewire log verify --data /var/lib/tidewire --output json | jq 'select(.damage)'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	r := &remote{process: p}
 	cmd.Flags().StringVar(&data, "data", "", "the data `folder`; "+dataVariable+" or "+defaultData+" if not given")

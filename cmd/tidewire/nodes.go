@@ -14,7 +14,7 @@ func newNodes(p process) *cobra.Command {
 		Short: "List the nodes, or show one",
 		Example: `  tidewire nodes
   tidewire nodes --output json | jq .`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneNode,
 	}
 	r := addRemote(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -64,6 +64,7 @@ the reason on the standard error, and the exit code is 1.`,
 	fs.Float64Var(&f.rate, "rate", 0, "records a second at most; 0: no bound")
 	fs.IntVar(&f.batch, "batch", 500, fmt.Sprintf("records sent at once, up to %d", producer.MaxBatchRecords))
 	fs.BoolVar(&f.noProgress, "no-progress", false, "show no progress bar on a terminal")
+	hideDefault(fs, "partition")
 	exclude(cmd, "key", "key-field")
 	_ = cmd.RegisterFlagCompletionFunc("acks", cobra.FixedCompletions([]string{"all", "leader", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

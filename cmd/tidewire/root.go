@@ -11,11 +11,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"tidewire/cmd/tidewire/internal/client"
-	"tidewire/internal/fault"
+	"tidewire/internal/boot"
 	"tidewire/internal/obs"
 )
 
@@ -24,6 +23,7 @@ type process struct {
 	in       *os.File
 	out, err io.Writer
 	environ  []string
+	args     []string // the command line, without the program's name
 	// journalBytes is the size of a node's journal files; 0: the storage's own.
 	// Tests make it small: a start reads all of them.
 	journalBytes int64
@@ -75,6 +75,7 @@ func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, 
 
 // execute runs a command line and returns its exit code.
 func execute(args []string, p process) int {
+	p.args = args
 	begun := false // past cobra's own checks: its errors are errors of usage
 	root := newRoot(p)
 	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
@@ -119,7 +120,7 @@ func newRoot(p process) *cobra.Command {
 		Long: `Tidewire keeps records in partitioned, durable topics and pushes them to clients
 over WebSocket and Server-Sent Events.
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the server.`,
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the node.`,
 		Example: `  tidewire serve
   tidewire topic create orders --partitions 4
   echo '{"id":1,"user":"ann"}' | tidewire publish orders --key-field user
@@ -140,6 +141,9 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the server.`,
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" { // cobra's own takes any word and prints its help
 			cmd.Args, cmd.RunE = nearestCommand, group
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArguments
+			}
 		}
 	}
 	return root
@@ -153,41 +157,23 @@ func nearestCommand(cmd *cobra.Command, args []string) error {
 	if what, ok := lacking(cmd.CommandPath() + " " + args[0]); ok {
 		return usagef("%s has no command %q: this version has %s", cmd.CommandPath(), args[0], what)
 	}
-	return usagef("%s has no command %q; the nearest is %s", cmd.CommandPath(), args[0], nearest(args[0], commandNames(cmd)))
+	names := commandNames(cmd)
+	return usagef("%s has no command %q%s", cmd.CommandPath(), args[0],
+		boot.Nearest(args[0], names, "", "it has "+strings.Join(names, ", ")))
 }
 
 func commandNames(cmd *cobra.Command) (names []string) {
 	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
 	}
 	return names
-}
-
-// nearest is the known name that a misspelt one is closest to.
-func nearest(name string, known []string) string {
-	n, _ := fault.Nearest(name, known)
-	return n
 }
 
 // group is the run of a command that only holds others.
 func group(cmd *cobra.Command, _ []string) error {
 	return usagef("%s needs one of: %s", cmd.CommandPath(), strings.Join(commandNames(cmd), ", "))
-}
-
-// flagError names the nearest flag where one is not known.
-func flagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
-		return usage(err)
-	}
-	var known []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			known = append(known, "--"+f.Name)
-		}
-	})
-	name := "--" + unknown.GetSpecifiedName()
-	return usagef("%s has no flag %s; the nearest is %s", cmd.CommandPath(), name, nearest(name, known))
 }
 
 // interruptible gives a context that the first SIGINT or SIGTERM ends; a second

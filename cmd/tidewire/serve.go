@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tidewire/internal/boot"
 	"tidewire/internal/obs"
@@ -32,14 +35,15 @@ SIGTERM or SIGINT drains and stops the node, a second one ends it at once.`,
 		Example: `  tidewire serve
   tidewire serve --data /var/lib/tidewire --log-format json
   TIDEWIRE_HTTP=127.0.0.1:0 tidewire serve --config tidewire.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	boot.AddFlags(cmd.Flags())
 	cmd.Flags().SortFlags = false
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagDirname("data")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return allFaults(cmd, p, err) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		n, err := newNode(cmd, p)
+		n, err := newNode(cmd.Flags(), p)
 		if err != nil {
 			return usage(err)
 		}
@@ -48,9 +52,48 @@ SIGTERM or SIGINT drains and stops the node, a second one ends it at once.`,
 	return cmd
 }
 
+// allFaults tells the faults of the settings all at once: the parser stops at the
+// first flag that it does not know.
+func allFaults(cmd *cobra.Command, p process, first error) error {
+	args := p.args[slices.Index(p.args, cmd.Name())+1:]
+	faults := []error{}
+	for {
+		faults = append(faults, flagError(cmd, first))
+		var unknown *pflag.NotExistError
+		if !errors.As(first, &unknown) {
+			break
+		}
+		args = without(args, unknown)
+		fs := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+		boot.AddFlags(fs)
+		if first = fs.Parse(args); first == nil {
+			_, err := newNode(fs, p)
+			faults = append(faults, err)
+			break
+		}
+	}
+	return usage(errors.Join(faults...))
+}
+
+// without is a command line less a flag and what most likely is its value.
+func without(args []string, flag *pflag.NotExistError) []string {
+	for i, a := range args {
+		name, _, bound := strings.Cut(a, "=")
+		if name != "--"+flag.GetSpecifiedName() && name != "-"+flag.GetSpecifiedShortnames() {
+			continue
+		}
+		next := i + 1
+		if !bound && next < len(args) && !strings.HasPrefix(args[next], "-") {
+			next++
+		}
+		return slices.Delete(slices.Clone(args), i, next)
+	}
+	return nil
+}
+
 // newNode reads the settings and checks them against the machine. Its errors
 // are mistakes in the settings.
-func newNode(cmd *cobra.Command, p process) (*node, error) {
+func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	disk, environ, err := dataDisk(p.environ)
 	if err != nil {
 		return nil, err
@@ -59,7 +102,7 @@ func newNode(cmd *cobra.Command, p process) (*node, error) {
 	if err != nil {
 		hostname = "" // boot has another name
 	}
-	cfg, err := boot.Load(boot.Source{Flags: cmd.Flags(), Environ: environ, Hostname: hostname})
+	cfg, err := boot.Load(boot.Source{Flags: fs, Environ: environ, Hostname: hostname})
 	if err != nil {
 		return nil, err
 	}

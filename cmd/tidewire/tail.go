@@ -52,6 +52,7 @@ left out and nothing is printed twice.`,
 	fs.StringVar(&f.keyPrefix, "key-prefix", "", "only records whose key begins so")
 	fs.Int64Var(&f.partition, "partition", -1, "only this partition")
 	fs.Int64VarP(&f.limit, "limit", "n", 0, "stop after so many records; 0: no bound")
+	hideDefault(fs, "partition")
 	exclude(cmd, "from", "cursor")
 	exclude(cmd, "key", "key-prefix")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -35,15 +35,22 @@ type settingFlags struct {
 	idempotencyWindow               time.Duration
 }
 
+// add defines the flags. A setting that is not given is the node's to choose;
+// to change a topic only those given are sent.
 func (s *settingFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(&s.replicas, "replicas", 0, "copies of each partition; min(3, brokers) if not given")
-	fs.IntVar(&s.minInsync, "min-insync", 0, "copies that must be in sync to take records; max(1, replicas - 1) if not given")
+	fs.IntVar(&s.replicas, "replicas", 0, "copies of each partition")
+	fs.IntVar(&s.minInsync, "min-insync", 0, "copies that must be in sync to take records")
 	fs.DurationVar(&s.retentionAge, "retention-age", 168*time.Hour, "delete records older than this; 0: never")
 	fs.StringVar(&s.retentionBytes, "retention-bytes", "0", "keep so much a partition, as 64MiB; 0: no bound")
 	fs.StringVar(&s.maxMessageBytes, "max-message-bytes", "1MiB", "largest record: key, value and headers")
 	fs.StringVar(&s.durability, "durability", "fsync", "what an acknowledgement promises: fsync or replicated")
 	fs.BoolVar(&s.unclean, "unclean", false, "let a replica that is not in sync lead when no other is left, and lose records")
 	fs.DurationVar(&s.idempotencyWindow, "idempotency-window", 2*time.Minute, "how long an Idempotency-Key is remembered")
+	for _, name := range []string{"retention-age", "idempotency-window"} {
+		f := fs.Lookup(name)
+		d, _ := fs.GetDuration(name) // defined above
+		f.DefValue = boot.ShortDuration(d)
+	}
 }
 
 // given collects the settings whose flags were given; the rest stays the server's.
@@ -62,7 +69,7 @@ func (s *settingFlags) given(fs *pflag.FlagSet) (client.TopicSettings, error) {
 		t.Retention = &client.Retention{}
 	}
 	if fs.Changed("retention-age") {
-		age := s.retentionAge.String()
+		age := boot.ShortDuration(s.retentionAge)
 		t.Retention.Age = &age
 	}
 	if fs.Changed("retention-bytes") {
@@ -86,7 +93,7 @@ func (s *settingFlags) given(fs *pflag.FlagSet) (client.TopicSettings, error) {
 		t.Unclean = &s.unclean
 	}
 	if fs.Changed("idempotency-window") {
-		w := s.idempotencyWindow.String()
+		w := boot.ShortDuration(s.idempotencyWindow)
 		t.IdempotencyWindow = &w
 	}
 	return t, nil
@@ -104,6 +111,8 @@ func newTopicCreate(p process) *cobra.Command {
 	r := addRemote(cmd, p)
 	cmd.Flags().IntVar(&s.partitions, "partitions", 1, "how many partitions, up to 256")
 	s.add(cmd.Flags())
+	cmd.Flags().Lookup("replicas").Usage += "; min(3, brokers) if not given"
+	cmd.Flags().Lookup("min-insync").Usage += "; max(1, replicas - 1) if not given"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := r.open()
 		if err != nil {
@@ -140,7 +149,7 @@ func newTopicList(p process) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the topics",
 		Example: "  tidewire topic list --output json | jq -r .name",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	r := addRemote(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -251,12 +260,13 @@ func newTopicAlter(p process) *cobra.Command {
 	var s settingFlags
 	cmd := &cobra.Command{
 		Use:     "alter TOPIC",
-		Short:   "Change settings of a topic",
+		Short:   "Change settings of a topic; those that are not given stay",
 		Example: "  tidewire topic alter orders --retention-age 24h",
 		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
 	s.add(cmd.Flags())
+	hideDefault(cmd.Flags(), "retention-age", "retention-bytes", "max-message-bytes", "durability", "idempotency-window")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := r.open()
 		if err != nil {
@@ -281,20 +291,24 @@ func newTopicAlter(p process) *cobra.Command {
 func newTopicDelete(p process) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:     "delete TOPIC",
-		Short:   "Delete a topic and every record of it",
+		Use:   "delete TOPIC",
+		Short: "Delete a topic and every record of it",
+		Long: `Delete deletes a topic and every record of it. At a terminal it asks first; a script
+says --yes.`,
 		Example: "  tidewire topic delete orders --yes",
 		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; needed where nobody can be asked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := r.open()
 		if err != nil {
 			return err
 		}
-		// A script means what it says; a person at a terminal is asked.
-		if !yes && terminal(r.in) && terminal(r.out) {
+		if !yes {
+			if !terminal(r.in) || !terminal(r.out) {
+				return usagef("topic delete deletes every record of %s, and there is no terminal to ask at: give --yes to delete it", visible(args[0]))
+			}
 			fmt.Fprintf(r.out, "Delete %s and every record of it? Type its name: ", visible(args[0]))
 			var answer string
 			if _, err := fmt.Fscanln(r.in, &answer); err != nil || answer != args[0] {

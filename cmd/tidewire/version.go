@@ -14,7 +14,7 @@ func newVersion(p process) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this binary",
 		Example: "  tidewire version --output json",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := r.checkOutput(); err != nil {
 				return err

@@ -150,9 +150,12 @@ func flagLayer(settings []Setting, fs *pflag.FlagSet) layer {
 // as compose files and charts write it.
 func variableLayer(settings []Setting, environ []string) (layer, []error) {
 	var faults []error
-	known := slices.Clone(clientVariables[:])
+	var known []string // without the prefix
+	for _, name := range clientVariables {
+		known = append(known, strings.TrimPrefix(name, EnvPrefix))
+	}
 	for _, s := range settings {
-		known = append(known, s.Variable())
+		known = append(known, strings.TrimPrefix(s.Variable(), EnvPrefix))
 	}
 	k := koanf.New(".")
 	err := k.Load(env.Provider("", env.Opt{
@@ -162,7 +165,7 @@ func variableLayer(settings []Setting, environ []string) (layer, []error) {
 			switch {
 			case slices.Contains(clientVariables[:], name):
 				return "", nil
-			case !slices.Contains(known, name):
+			case !slices.Contains(known, strings.TrimPrefix(name, EnvPrefix)):
 				faults = append(faults, unknownVariable(name, known))
 				return "", nil
 			case value == "":
@@ -184,7 +187,7 @@ func unknownVariable(name string, known []string) error {
 	if strings.Contains(name, "_SERVICE_") || strings.HasPrefix(name, EnvPrefix+"PORT") {
 		hint = "; if Kubernetes made it for a service, set enableServiceLinks: false"
 	}
-	return fmt.Errorf("%s: no such setting; the nearest is %s%s", name, nearest(name, known), hint)
+	return fmt.Errorf("%s: %s%s", name, noSuch(strings.TrimPrefix(name, EnvPrefix), known, EnvPrefix), hint)
 }
 
 func configPath(flags, variables layer) string {
@@ -214,7 +217,7 @@ func fileLayer(settings []Setting, path string) (layer, []error) {
 	values := map[string]any{}
 	for _, key := range k.Keys() {
 		if !slices.Contains(known, key) {
-			faults = append(faults, fmt.Errorf("%s: %s: no such setting; the nearest is %s", path, key, nearest(key, known)))
+			faults = append(faults, fmt.Errorf("%s: %s: %s", path, key, noSuch(key, known, "")))
 			continue
 		}
 		text, ok := scalar(k.Get(key))

@@ -40,13 +40,13 @@ const (
 
 const (
 	lacksAuth    = "this version has no authentication: leave the setting out and keep the node on loopback, or say --insecure"
-	lacksCluster = "this version runs a cluster of one node"
+	lacksCluster = "this version runs a cluster of one node: leave the setting out"
 )
 
 // Settings is the table of all settings, in the order of the help.
 func Settings() []Setting {
 	return []Setting{
-		{Name: "http", Default: "127.0.0.1:8080", Value: "host:port", Help: "listen here for HTTP, WebSocket, SSE and the dashboard; port 0 picks one", set: address(func(c *Config) *string { return &c.HTTP })},
+		{Name: "http", Default: "127.0.0.1:8080", Value: "host:port", Help: "listen here for HTTP, WebSocket, SSE and the page; port 0 picks one", set: address(func(c *Config) *string { return &c.HTTP })},
 		{Name: "rpc", Default: "127.0.0.1:7400", Value: "host:port", Help: "listen here for gRPC between nodes", set: address(func(c *Config) *string { return &c.RPC })},
 		{Name: "raft", Default: "127.0.0.1:7401", Value: "host:port", Help: "listen here for Raft between coordinators", set: address(func(c *Config) *string { return &c.Raft })},
 		{Name: "gossip", Default: "127.0.0.1:7402", Value: "host:port", Help: "listen here for gossip, tcp and udp", set: address(func(c *Config) *string { return &c.Gossip })},

@@ -141,7 +141,7 @@ func bootstrapExpect(c *Config, text string) error {
 		return fmt.Errorf("%q is no number of coordinators", text)
 	}
 	if n != 1 {
-		return fmt.Errorf("%d is more than this version can do: %s, so it is 1", n, lacksCluster)
+		return fmt.Errorf("%d is more than this version can do: it runs a cluster of one node, so it is 1", n)
 	}
 	c.BootstrapExpect = n
 	return nil
@@ -178,14 +178,30 @@ func boolean(field func(*Config) *bool) func(*Config, string) error {
 	}
 }
 
+// DurationForm is how a duration is written, for messages. Days are missing on purpose: not
+// every day has 24 hours.
+const DurationForm = "duration such as 250ms, 10s, 2m or 168h (hours are the longest unit)"
+
+// ShortDuration writes a duration as people do: 168h, not 168h0m0s.
+func ShortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 func duration(field func(*Config) *time.Duration, low, high time.Duration) func(*Config, string) error {
 	return func(c *Config, text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q is no duration such as 250ms, 10s or 2m", text)
+			return fmt.Errorf("%q is no %s", text, DurationForm)
 		}
 		if d < low || d > high {
-			return fmt.Errorf("%s is not between %s and %s", text, low, high)
+			return fmt.Errorf("%s is not between %s and %s", text, ShortDuration(low), ShortDuration(high))
 		}
 		*field(c) = d
 		return nil
