@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -310,7 +311,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 		}(), false},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "-"), func(t *testing.T) {
-			t.Parallel() // a read of what is damaged waits for another leader first
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			c.img.write(t, dir)
 			n := harness.New(t, harness.Options{Dir: dir})
@@ -325,7 +326,11 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 				t.Logf("the node refused to start, exit code %d: %.300s", n.ExitCode(), n.Log())
 				return
 			}
+			began := time.Now()
 			lost, refusals := s.readOver(t, n)
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("reading took %s: somebody waited for damage to go away", took)
+			}
 			switch {
 			case !c.harmful && (lost > 0 || len(refusals) > 0):
 				t.Errorf("%d records are missing: %v", lost, refusals)
@@ -334,12 +339,66 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 			case c.harmful && lost > 0 && !strings.Contains(n.Log(), "log verify"):
 				t.Errorf("the log does not name the tool:\n%s", n.Log())
 			}
+			if lost > 0 {
+				s.saysSo(t, n, refusals)
+			}
 			if strings.Contains(n.Log(), "panic:") {
 				t.Errorf("a panic:\n%s", n.Log())
 			}
 			t.Logf("%d of %d records missing, refused with %v", lost, s.truth.records(), refusals)
 		})
 	}
+}
+
+// saysSo checks that damage is said wherever somebody would miss it: to those
+// who read on live and to those who publish, at once, and in the metrics.
+func (s *specimen) saysSo(t *testing.T, n *harness.Node, refusals []string) {
+	t.Helper()
+	damaged := n.Metric("broker_damaged_partitions")
+	if damaged == 0 && n.Metric("broker_read_only") == 0 {
+		t.Errorf("no metric tells of what was refused with %v", refusals)
+	}
+	if damaged == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	api := client.New(n.URL)
+	for _, topic := range s.api {
+		for _, p := range api.Topic(t, topic).Layout.Partitions {
+			ans, err := api.Poll(ctx, topic, "partition", strconv.Itoa(p.ID), "offset", strconv.FormatInt(max(p.HW-1, 0), 10))
+			if err != nil || ans.Status == 200 {
+				continue
+			}
+			said, err := api.Do(ctx, "POST", "/topics/"+topic+"?partition="+strconv.Itoa(p.ID), "application/json", `1`)
+			if problem, perr := said.Problem(); err != nil || perr != nil || problem.Code != "leader-unavailable" || !strings.Contains(problem.Detail, "damaged from offset") ||
+				!strings.Contains(string(said.Body), `"retryable":false`) || said.Header.Get("Retry-After") != "60" {
+				t.Errorf("publishing to a damaged partition: %s %v %v", said.Body, err, perr)
+			}
+			for _, query := range []string{"from=earliest", "from=earliest&partition=" + strconv.Itoa(p.ID)} {
+				stream, err := client.OpenSSE(ctx, n.URL+"/topics/"+topic+"/events?"+query, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for {
+					e, _, err := stream.NextMessage()
+					if err != nil {
+						t.Errorf("%s %s: %v before the damage was said", topic, query, err)
+						break
+					}
+					if e.Name == "error" {
+						if !strings.Contains(string(e.Data), "damaged from offset") {
+							t.Errorf("%s %s: %s", topic, query, e.Data)
+						}
+						break
+					}
+				}
+				stream.Close()
+			}
+			return
+		}
+	}
+	t.Error("no partition refuses to be read")
 }
 
 // readOver reads everything over HTTP and holds it against the truth.

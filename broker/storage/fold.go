@@ -39,7 +39,7 @@ func (l *Log) Fold(from ident.Offset, visit func(record.Batch) error) error {
 		case err == nil:
 			continue
 		case errors.As(err, &bad) && damage != nil && bad.offset >= damage.Offset:
-			return l.fault(fault.LeaderUnavailable, "fold", damage)
+			return l.damaged("fold", damage)
 		}
 		if err := l.explain(v, err); err != nil {
 			return err

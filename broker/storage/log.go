@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -71,6 +72,13 @@ func (d *Damage) Error() string {
 
 func (l *Log) fault(kind fault.Kind, op string, err error) *fault.Error {
 	return &fault.Error{Kind: kind, Op: "storage." + op, Err: fmt.Errorf("partition %s: %w", l.part, err)}
+}
+
+// damaged is what a client hears of damage. Where the file is stands in the
+// node's own log.
+func (l *Log) damaged(op string, d *Damage) *fault.Error {
+	return l.fault(fault.LeaderUnavailable, op,
+		fmt.Errorf("it is damaged from offset %d on (%s) and takes nothing new; the log of the node names the file, and `tidewire log verify` tells more", d.Offset, d.Reason)).Lasts()
 }
 
 func (l *Log) path(base ident.Offset, suffix string) string {
@@ -168,9 +176,9 @@ func (l *Log) refusalLocked(op string, appending bool) error {
 	case l.deleted:
 		return l.fault(fault.PartitionNotFound, op, fmt.Errorf("the log was deleted"))
 	case l.store.readOnly != nil:
-		return l.fault(fault.LeaderUnavailable, op, l.store.readOnly)
+		return l.fault(fault.LeaderUnavailable, op, errors.New("the data folder is damaged and takes nothing new; the log of the node says where, and `tidewire log verify` tells more")).Lasts()
 	case l.damage != nil && appending:
-		return l.fault(fault.LeaderUnavailable, op, l.damage)
+		return l.damaged(op, l.damage)
 	}
 	return nil
 }
@@ -225,7 +233,7 @@ func (l *Log) Damage() error {
 	if l.damage == nil {
 		return nil
 	}
-	return l.damage
+	return l.damaged("read", l.damage)
 }
 
 // setDamage remembers the lowest damaged place and reports it once.

@@ -41,11 +41,28 @@ func newMetrics(r prometheus.Registerer, s *Store) (*metrics, error) {
 		m.appendBytes, m.fsync, m.group,
 		gauge("broker_open_files", "Open segment files.", func() float64 { return float64(s.files.open()) }),
 		gauge("broker_unflushed_bytes", "Bytes that are in the journal but not in their segment yet.", func() float64 { return float64(s.unflushed.Load()) }),
+		gauge("broker_damaged_partitions", "Partitions of which something that was kept cannot be read.", func() float64 { return float64(s.damagedLogs()) }),
+		gauge("broker_read_only", "1: the data folder is damaged and takes nothing new.", func() float64 {
+			if s.readOnly != nil {
+				return 1
+			}
+			return 0
+		}),
 		gauge("broker_disk_free_bytes", "Free space of the data folder.", func() float64 { return float64(s.Free()) }),
 	} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)
+}
+
+// damagedLogs counts the logs that are known to be damaged.
+func (s *Store) damagedLogs() (n int) {
+	for _, l := range s.allLogs() {
+		if l.Damage() != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (m *metrics) appended(bytes int) { m.appendBytes.Add(float64(bytes)) }

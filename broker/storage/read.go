@@ -57,7 +57,7 @@ func (l *Log) view(from ident.Offset) (view, error) {
 	case from < l.start:
 		return v, l.fault(fault.OffsetExpired, "read", errExpired).With("earliest", int64(l.start)).With("end", int64(l.next))
 	case l.damage != nil && from >= l.damage.Offset:
-		return v, l.fault(fault.LeaderUnavailable, "read", l.damage)
+		return v, l.damaged("read", l.damage)
 	case from > l.next:
 		return v, l.fault(fault.OffsetNotFound, "read", errBeyond).With("end", int64(l.next))
 	}
@@ -282,5 +282,5 @@ func (l *Log) explain(v view, err error) error {
 		return l.fault(fault.LeaderUnavailable, "read", err)
 	}
 	l.setDamage(d)
-	return l.fault(fault.LeaderUnavailable, "read", d)
+	return l.damaged("read", d)
 }

@@ -319,6 +319,9 @@ func (n *node) drainGateway(ctx context.Context) error {
 // notReady says why the node cannot serve (yet, or any more).
 func (n *node) notReady() []error {
 	if n.ready.Load() {
+		if n.store.ReadOnly() != nil {
+			return []error{fault.New(fault.LeaderUnavailable, "the data folder is damaged: what is kept is served, and nothing new is taken; `tidewire log verify` tells more").Lasts()}
+		}
 		return nil
 	}
 	return []error{fault.New(fault.Draining, "the node is starting or stopping; ask again in a moment")}

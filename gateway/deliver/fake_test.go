@@ -35,6 +35,7 @@ type memoryLog struct {
 	epoch   ident.Epoch
 	ends    map[ident.Epoch]ident.Offset
 	down    bool
+	broken  ident.Offset // not 0: from here on nothing can be read
 	changed chan struct{}
 }
 
@@ -159,6 +160,13 @@ func (m *memory) elect(ref ident.Partition, keep ident.Offset) {
 	l.wakeLocked()
 }
 
+// spoil damages a partition's log.
+func (m *memory) spoil(ref ident.Partition, from ident.Offset) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[ref].broken = from
+}
+
 func (m *memory) serve(ref ident.Partition, up bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +198,13 @@ func (m *memory) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	case r.Offset == b.HW:
 		return res, nil
 	}
+	if l.broken > 0 && r.Offset >= l.broken {
+		return res, fault.New(fault.LeaderUnavailable, "damaged from %d on", l.broken).Lasts()
+	}
 	for _, batch := range l.batches {
+		if l.broken > 0 && batch.Header().Next() > l.broken {
+			break
+		}
 		if batch.Header().Next() <= r.Offset {
 			continue
 		}

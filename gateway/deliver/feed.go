@@ -46,8 +46,8 @@ func (f *feed) run(ctx context.Context) {
 		case fault.Is(err, fault.TopicNotFound) || f.hub.deleted(f.ref.Topic):
 			f.end(fault.New(fault.TopicNotFound, "topic %q was deleted", f.topic).With("topic", f.topic))
 			return
-		case errors.Is(err, record.ErrCorrupt):
-			f.hub.log.Error("cannot decode a batch for readers", "topic", f.topic, "partition", f.ref.Index, "err", err)
+		case errors.Is(err, record.ErrCorrupt), fault.Lasting(err):
+			f.hub.log.Error("a partition can be read no further", "topic", f.topic, "partition", f.ref.Index, "err", err)
 			f.end(err)
 			return
 		}

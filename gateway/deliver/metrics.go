@@ -54,8 +54,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		feeds:    gauge("gateway_feeds", "Partitions followed for subscriptions."),
 		encoded:  counter("gateway_encoded_messages_total", "Messages encoded by feeds, once for all their readers."),
 		logReads: counter("gateway_log_reads_total", "Pieces of the log read for subscriptions behind their feed's ring."),
-		gaps:     counters("gateway_gaps_total", "Gaps that live subscriptions were told of.", "reason"),
+		gaps:     gapCounters(counters("gateway_gaps_total", "Gaps that subscriptions and streams were told of.", "reason")),
 	}
+}
+
+// gapCounters are there from the start, so that a rate over them is right.
+func gapCounters(c *prometheus.CounterVec) *prometheus.CounterVec {
+	for _, reason := range []string{ReasonExpired, ReasonTruncated, ReasonOtherTopic, ReasonUnknown} {
+		c.WithLabelValues(reason)
+	}
+	return c
 }
 
 // Wrote counts a run that was written to a reader.

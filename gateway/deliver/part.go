@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"tidewire/internal/fault"
@@ -67,7 +66,7 @@ func (p *part) fill(ctx context.Context) (ev Event, keep, done bool) {
 	out := p.feed.at(p, p.next)
 	switch {
 	case out.ended != nil:
-		return Event{Kind: Ended, Err: out.ended}, false, true
+		return p.end(out.ended)
 	case p.life >= 0 && out.life != p.life:
 		// The ring began anew: perhaps the log is another one from here on. A
 		// read of the log finds that out.
@@ -127,7 +126,7 @@ func (p *part) readLog(ctx context.Context, life int) (ev Event, keep, done bool
 			}
 		}
 		p.held, p.done = nil, 0
-		return Event{Kind: Ended, Err: err}, false, true
+		return p.end(err)
 	}
 	return Event{}, false, false
 }
@@ -142,11 +141,20 @@ func (p *part) lose(reason string, resume ident.Offset, b rpc.Bounds) Event {
 	return Event{Kind: Lost, Gap: g}
 }
 
+// end gives up on the partition. One that is damaged is no reason to keep the
+// others of the topic from their reader, who is told.
+func (p *part) end(err error) (ev Event, keep, done bool) {
+	if fault.Lasting(err) && !p.sub.Single() {
+		return Event{Kind: Stuck, Err: fault.As(err).With("partition", p.index)}, false, true
+	}
+	return Event{Kind: Ended, Err: err}, false, true
+}
+
 // unavailable tries again a little later.
 func (p *part) unavailable(err error) (Event, bool, bool) {
 	err = p.sub.hub.explain(p.feed.ref, err)
-	if errors.Is(err, record.ErrCorrupt) || !fault.Is(err, fault.LeaderUnavailable) {
-		return Event{Kind: Ended, Err: err}, false, true
+	if !passing(err) {
+		return p.end(err)
 	}
 	p.pause = min(max(2*p.pause, firstPause), lastPause)
 	p.retry = time.AfterFunc(p.pause, func() { p.sub.ready(p) })

@@ -49,11 +49,22 @@ type PollResult struct {
 	Count    int
 	Cursor   string // where to go on
 	End      bool   // nothing more was below the high watermark
+	// Unavailable are the partitions that nothing more can be read of until
+	// somebody mends them. The others are served.
+	Unavailable []Unavailable
+}
+
+// Unavailable is a partition that cannot be read further, and why.
+type Unavailable struct {
+	Partition ident.Index
+	Err       error
 }
 
 // Poll reads what there is, and waits for something where there is nothing.
 // Where a partition has no leader it waits up to 5 s for one, unless others
-// have given something.
+// have given something. A partition that is damaged is no reason to keep the others
+// of the topic from the client: it hears of it beside their messages, and as an
+// error once there is nothing else to say.
 func (h *Hub) Poll(ctx context.Context, q PollRequest) (PollResult, error) {
 	if q.Start.Gap != nil {
 		return PollResult{}, q.Start.Gap.Fault()
@@ -67,18 +78,20 @@ func (h *Hub) Poll(ctx context.Context, q PollRequest) (PollResult, error) {
 		switch {
 		case err != nil && p.count > 0: // the next poll hears of it
 			return p.result(false), nil
-		case err != nil && fault.Is(err, fault.LeaderUnavailable) && now.Before(patient):
+		case err != nil && passing(err) && now.Before(patient):
 			if !sleep(ctx, pause) {
 				return PollResult{}, err
 			}
 			continue
 		case err != nil:
 			return PollResult{}, err
-		case p.count > 0 || !p.atEnd() || !now.Before(deadline):
+		case p.count > 0 || !p.atEnd():
 			return p.result(p.atEnd()), nil
+		case !now.Before(deadline):
+			return p.nothing()
 		}
 		if pause = firstPause; !p.wait(ctx, deadline) {
-			return p.result(true), nil
+			return p.nothing()
 		}
 	}
 }
@@ -101,8 +114,9 @@ type poll struct {
 // pollPlace is where a poll stands in one partition.
 type pollPlace struct {
 	cursor.Place
-	end   bool // at the high watermark when last read
+	end   bool // at the high watermark when last read, or stuck
 	moved bool
+	stuck error // why nothing more can be read
 }
 
 func newPoll(h *Hub, q PollRequest) *poll {
@@ -132,7 +146,7 @@ func (p *poll) pass(ctx context.Context) error {
 				return nil
 			}
 			place := &p.places[(p.first+i)%n]
-			if round > 0 && place.end {
+			if place.stuck != nil || round > 0 && place.end {
 				continue
 			}
 			share := n - i
@@ -141,7 +155,11 @@ func (p *poll) pass(ctx context.Context) error {
 			}
 			messages := max(1, (p.limit-p.count)/share)
 			bytes := (p.maxBytes - len(p.out)) / share
-			if err := p.read(ctx, place, p.count+messages, len(p.out)+bytes); err != nil {
+			switch err := p.read(ctx, place, p.count+messages, len(p.out)+bytes); {
+			case err == nil:
+			case fault.Lasting(err) && n > 1:
+				place.stuck, place.end = err, true
+			default:
 				return err
 			}
 		}
@@ -290,5 +308,22 @@ func (p *poll) cursor() string {
 }
 
 func (p *poll) result(end bool) PollResult {
-	return PollResult{Messages: p.out, Count: p.count, Cursor: p.cursor(), End: end}
+	res := PollResult{Messages: p.out, Count: p.count, Cursor: p.cursor(), End: end}
+	for i := range p.places {
+		if place := &p.places[i]; place.stuck != nil {
+			res.Unavailable = append(res.Unavailable, Unavailable{place.Partition, place.stuck})
+			res.End = false // there is more, and it cannot be read
+		}
+	}
+	return res
+}
+
+// nothing is the answer of a poll that has found no message.
+func (p *poll) nothing() (PollResult, error) {
+	res := p.result(true)
+	if len(res.Unavailable) == 0 {
+		return res, nil
+	}
+	first := res.Unavailable[0]
+	return res, fault.As(first.Err).With("partition", first.Partition).With("cursor", res.Cursor)
 }

@@ -20,6 +20,9 @@ func (p *poll) wait(ctx context.Context, deadline time.Time) bool {
 	add(ctx.Done())
 	for i := range p.places {
 		place := &p.places[i]
+		if place.stuck != nil {
+			continue
+		}
 		more, err := p.hub.source.Wait(p.start.Topic.Ref(place.Partition), place.Offset)
 		if err != nil {
 			return sleep(ctx, firstPause) && time.Now().Before(deadline)

@@ -96,6 +96,8 @@ func (st *stream) gather(ctx context.Context) (idle, ended bool) {
 		case Lost:
 			st.out.event("gap", ev.Gap.Cursor, ev.Gap.AppendTo(wire.Begin(nil)).Close())
 			st.idAt, st.sinceID = time.Now(), 0
+		case Stuck:
+			st.out.event("error", st.sub.Cursor(), reply.Problem(ev.Err))
 		case Ended:
 			st.out.event("error", st.sub.Cursor(), reply.Problem(ev.Err))
 			return false, true

@@ -62,6 +62,9 @@ func (h *Hub) Subscribe(start Start, notify func()) *Subscription {
 			feed: h.join(start.Topic.Name, start.Topic.Ref(p.Partition)),
 		})
 	}
+	if start.Gap != nil { // whoever subscribes tells its client of it
+		h.metrics.gaps.WithLabelValues(start.Gap.Reason).Inc()
+	}
 	s.queue = slices.Clone(s.parts)
 	return s
 }
@@ -138,6 +141,9 @@ const (
 	Messages
 	// Lost: Gap says what is missing; the subscription goes on behind it.
 	Lost
+	// Stuck: Err says why nothing more will come from one partition; the others
+	// go on.
+	Stuck
 	// Ended: Err says why nothing more will come.
 	Ended
 )

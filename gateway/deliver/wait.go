@@ -17,12 +17,15 @@ const (
 	lastPause  = 250 * time.Millisecond
 )
 
-// patiently tries until there is another outcome than LeaderUnavailable, or
-// ctx ends: the last outcome is the answer then.
+// passing reports a partition without a leader that may get one.
+func passing(err error) bool { return fault.Is(err, fault.LeaderUnavailable) && !fault.Lasting(err) }
+
+// patiently tries until there is another outcome than a leader that is missing
+// for now, or ctx ends: the last outcome is the answer then.
 func patiently(ctx context.Context, try func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := try()
-		if err == nil || !fault.Is(err, fault.LeaderUnavailable) {
+		if err == nil || !passing(err) {
 			return err
 		}
 		if !sleep(ctx, pause) {

@@ -6,9 +6,11 @@ import (
 	"strconv"
 
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/reply"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
+	"tidewire/internal/wire"
 )
 
 // poll is GET /topics/{topic}: one answer, at once or as soon as there is
@@ -72,7 +74,8 @@ func sendPoll(w http.ResponseWriter, res *deliver.PollResult) {
 	const head = `{"messages":[`
 	tail := append([]byte(`],"cursor":"`), res.Cursor...) // letters, digits, - and _
 	tail = append(tail, `","end":`...)
-	tail = append(strconv.AppendBool(tail, res.End), "}\n"...)
+	tail = appendUnavailable(strconv.AppendBool(tail, res.End), res.Unavailable)
+	tail = append(tail, "}\n"...)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -90,6 +93,21 @@ func sendPoll(w http.ResponseWriter, res *deliver.PollResult) {
 		rest = rest[n:]
 	}
 	_, _ = w.Write(tail)
+}
+
+// appendUnavailable names the partitions that could not be read.
+func appendUnavailable(b []byte, list []deliver.Unavailable) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(b, `,"unavailable":[`...)
+	for i, u := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = wire.Begin(b).Int("partition", int64(u.Partition)).Raw("problem", reply.Problem(u.Err)).Close()
+	}
+	return append(b, ']')
 }
 
 // pollPiece is what one write of a poll's answer may take writeTimeout for.

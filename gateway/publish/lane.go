@@ -235,6 +235,9 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 // notTaken reports an error that says that nothing was kept and that another
 // try soon may find a leader, or one with less to do.
 func notTaken(err error) bool {
+	if fault.Lasting(err) {
+		return false
+	}
 	return fault.Is(err, fault.LeaderUnavailable) || fault.Is(err, fault.Fenced) || fault.Is(err, fault.Throttled)
 }
 

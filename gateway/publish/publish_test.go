@@ -218,6 +218,24 @@ func TestALeaderThatNeverAnswersIsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
+// What waiting does not mend is said at once, in the leader's words.
+func TestADamagedPartitionIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader()
+		l.refuse = fault.New(fault.LeaderUnavailable, "damaged from offset 7 on").Lasts()
+		p := New(Config{Topology: orders(), Leader: l})
+		began := time.Now()
+		p.Publish(Request{Topic: "orders", Record: text("a")}, func(r Result) {
+			if !fault.Lasting(r.Err) || r.Err.Error() != "damaged from offset 7 on" || time.Since(began) > 0 {
+				t.Errorf("after %s: %v", time.Since(began), r.Err)
+			}
+		})
+		if err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	seven := ident.Index(7)
 	key := []byte("k") // which of the two owns it does not matter: the other is wrong

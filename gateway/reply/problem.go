@@ -20,6 +20,9 @@ const ProblemType = "application/problem+json"
 // defaultRetry is what 429 and 503 advise where nobody knows better.
 const defaultRetry = time.Second
 
+// lastingRetry is what they advise where somebody has to act first.
+const lastingRetry = time.Minute
+
 // HTTP answers a request with an error.
 func HTTP(w http.ResponseWriter, err error) {
 	f := fault.As(err)
@@ -66,7 +69,10 @@ func FrameFor(id int64, sub string, err error) []byte {
 
 // RetryAfter is when a caller may try again; 0 where that makes no sense.
 func RetryAfter(f *fault.Error) time.Duration {
-	if f.RetryAfter > 0 {
+	switch {
+	case f.Lasting:
+		return lastingRetry
+	case f.RetryAfter > 0:
 		return f.RetryAfter
 	}
 	if s := f.Kind.Status(); s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable {

@@ -113,6 +113,7 @@ func TestDrainTellsWhereAndWhen(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		synctest.Wait() // everybody has said goodbye before the publish that is held is kept, and delivered
 		delays := map[string]bool{}
 		for i, c := range clients {
 			cursor := c.want(t, "cursor").str("cursor")

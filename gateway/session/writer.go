@@ -240,6 +240,10 @@ func (w *writer) take(ctx context.Context, x *subscription, credit int64) (sent 
 			w.messages(x, count)
 			count = 0
 			w.line(gapLine(x.name, ev.Gap))
+		case deliver.Stuck:
+			w.messages(x, count)
+			count = 0
+			w.line(reply.FrameFor(0, x.name, ev.Err))
 		case deliver.Ended:
 			w.messages(x, count)
 			count = 0

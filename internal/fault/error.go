@@ -15,6 +15,7 @@ type Error struct {
 	Err        error
 	Fields     map[string]any // extra members of the problem; nil for none
 	RetryAfter time.Duration  // 0: no hint
+	Lasting    bool           // waiting does not help: somebody has to act
 }
 
 func (e *Error) Error() string {
@@ -61,6 +62,14 @@ func (e *Error) After(d time.Duration) *Error {
 	return &c
 }
 
+// Lasts returns a copy that says that waiting does not help, whatever is usual
+// for its kind: the client is told so, and nobody tries again.
+func (e *Error) Lasts() *Error {
+	c := e.With("retryable", false)
+	c.Lasting = true
+	return c
+}
+
 // As finds the fault in an error's chain; an error without one is Internal.
 // A nil error gives nil.
 func As(err error) *Error {
@@ -81,6 +90,9 @@ func As(err error) *Error {
 
 // KindOf is As(err).Kind; call it with a non-nil error.
 func KindOf(err error) Kind { return As(err).Kind }
+
+// Lasting reports that waiting does not mend err.
+func Lasting(err error) bool { return err != nil && As(err).Lasting }
 
 // Is reports whether err is a fault of kind k.
 func Is(err error, k Kind) bool {

@@ -73,6 +73,8 @@ type Problem struct {
 	Code   string `json:"code"`
 	// Expected comes with out-of-order-sequence: the number to go on with.
 	Expected *int64 `json:"expected,omitempty"`
+	// Retry is false where waiting does not help, whatever is usual for the code.
+	Retry *bool `json:"retryable,omitempty"`
 	// Cursor comes with cursor-expired: where to go on.
 	Cursor string `json:"cursor,omitempty"`
 
@@ -89,7 +91,12 @@ func (p *Problem) Error() string {
 }
 
 // Retryable reports whether the same call may succeed later without a change.
-func (p *Problem) Retryable() bool { return p.Status >= 500 || p.Status == http.StatusTooManyRequests }
+func (p *Problem) Retryable() bool {
+	if p.Retry != nil && !*p.Retry {
+		return false
+	}
+	return p.Status >= 500 || p.Status == http.StatusTooManyRequests
+}
 
 // request describes one call.
 type request struct {
