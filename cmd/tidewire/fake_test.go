@@ -307,6 +307,14 @@ func (t *fakeTopic) after(at []int, r *http.Request) (string, bool) {
 func (f *fake) poll(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	limit = min(limit, 7) // several pages, however little there is
+	if strings.HasPrefix(r.URL.Query().Get("cursor"), "foo") {
+		d := problemOf(fault.CursorExpired, "this is not a cursor; go on from the cursor in this answer")
+		d["cursor"] = cursorOf(make([]int, len(t.logs)))
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(fault.CursorExpired.Status())
+		_ = json.NewEncoder(w).Encode(d)
+		return
+	}
 	at := t.place(r)
 	messages := []json.RawMessage{}
 	end := false
@@ -322,7 +330,8 @@ func (f *fake) poll(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 }
 
 // events streams. Troubles: a number (the connection ends after so many
-// messages, the ids of which came only with every third), closing, gone (404).
+// messages, the ids of which came only with every third), closing, gone (404),
+// deleted (what there is, then the word that the topic is no more).
 func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	t := f.topics[r.PathValue("topic")]
@@ -360,6 +369,10 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 			continue
 		case what == "closing":
 			fmt.Fprint(w, "event: closing\ndata: {\"reason\":\"drain\",\"retry_after\":\"20ms\"}\n\n")
+			return
+		case what == "deleted":
+			b, _ := json.Marshal(problemOf(fault.TopicNotFound, "the topic was deleted"))
+			fmt.Fprintf(w, "event: error\ndata: %s\n\n", b)
 			return
 		}
 		_ = out.Flush()

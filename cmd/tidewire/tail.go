@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"strconv"
@@ -36,18 +37,21 @@ JSON lines in a pipe or with --output json.
 Without -f it reads from --from (earliest if not given) to what is the end then.
 With -f it starts at --from (latest if not given), goes on with what comes, and after
 a lost connection or a restart of the server resumes where it was: nothing is
-left out and nothing is printed twice.`,
+left out and nothing is printed twice.
+
+At its end it says on the standard error with which --cursor to go on from there.`,
 		Example: `  tidewire tail orders
   tidewire tail orders -f --from earliest --key ann
   tidewire tail orders --from 15m --output json | jq .value
-  tidewire tail orders -f --from 2026-01-31T15:04:05Z --partition 3`,
+  tidewire tail orders -f --from 2026-01-31T15:04:05Z --partition 3
+  tidewire tail orders --cursor CURSOR`,
 		Args: oneTopic,
 	}
 	r := addRemote(cmd, p)
 	fs := cmd.Flags()
 	fs.BoolVarP(&f.follow, "follow", "f", false, "go on with new records")
 	fs.StringVar(&f.from, "from", "", "start at earliest, latest, a `time` (RFC 3339), or so long ago (15m)")
-	fs.StringVar(&f.cursor, "cursor", "", "start at a `cursor` that the server gave")
+	fs.StringVar(&f.cursor, "cursor", "", "start at a `cursor` that an earlier tail named at its end, or a node gave")
 	fs.StringVar(&f.key, "key", "", "only records of this key")
 	fs.StringVar(&f.keyPrefix, "key-prefix", "", "only records whose key begins so")
 	fs.Int64Var(&f.partition, "partition", -1, "only this partition")
@@ -74,7 +78,14 @@ left out and nothing is printed twice.`,
 			err = t.read(ctx, query)
 		}
 		if ctx.Err() != nil {
-			return nil // asked to stop: what was printed is right
+			err = nil // asked to stop: what was printed is right
+		}
+		var problem *client.Problem
+		if errors.As(err, &problem) && problem.Cursor != "" {
+			return fmt.Errorf("%w: --cursor %s", err, problem.Cursor)
+		}
+		if err == nil {
+			t.offer()
 		}
 		return err
 	}
@@ -145,6 +156,9 @@ type tailer struct {
 	topic   string
 	limit   int64 // 0: none
 	printed int64
+	cursor  string // where to go on; empty: not known yet
+	// streamed: the cursor is a stream's, and may lie a little behind.
+	streamed bool
 	// seen is the last offset printed of each partition: what a resumed stream
 	// repeats is not printed again.
 	seen map[uint32]int64
@@ -194,6 +208,18 @@ func (t *tailer) note(format string, args ...any) {
 	fmt.Fprintf(t.err, "tidewire: "+format+"\n", args...)
 }
 
+// offer says how to go on from where the tail ends.
+func (t *tailer) offer() {
+	if t.cursor == "" {
+		return
+	}
+	again := ""
+	if t.streamed && len(t.seen) > 1 { // a stream of several partitions names its place now and then
+		again = " (the last few records may come again)"
+	}
+	t.note("go on from here with --cursor %s%s", t.cursor, again)
+}
+
 const pageRecords = 1000
 
 // read prints from the start to the end as it is when it gets there.
@@ -208,6 +234,7 @@ func (t *tailer) read(ctx context.Context, query url.Values) error {
 		if err != nil {
 			return err
 		}
+		t.cursor = page.Cursor // a page never holds more than is printed of it
 		for _, m := range page.Messages {
 			if err := t.print(m); err != nil {
 				if errors.Is(err, errLimit) {
@@ -239,15 +266,16 @@ const (
 // follow prints what comes, and resumes by the last event's id as long as ctx
 // lives. Only the first connection must succeed.
 func (t *tailer) follow(ctx context.Context, query url.Values) error {
-	lastID, pause, connected := "", firstPause, false
+	pause, connected := firstPause, false
+	t.streamed = true
 	for {
 		began := time.Now()
-		s, err := t.client.Events(ctx, t.topic, query, lastID)
+		s, err := t.client.Events(ctx, t.topic, query, t.cursor)
 		var hint time.Duration // of the server, when to come back
 		if err == nil {
 			connected = true
 			hint, err = t.stream(s)
-			lastID = s.LastID()
+			t.cursor = s.LastID()
 			s.Close()
 			if time.Since(began) > steadyAfter {
 				pause = firstPause
@@ -289,16 +317,25 @@ type printError struct{ err error }
 func (e *printError) Error() string { return e.err.Error() }
 func (e *printError) Unwrap() error { return e.err }
 
+var errCut = errors.New("the connection ended")
+
 var errSealed = errors.New("the partition is sealed and read to its end")
 
 // stream prints the events of one connection until that ends. The error says
 // why; the duration is how long the server asks to stay away.
 func (t *tailer) stream(s *client.Stream) (time.Duration, error) {
 	var hint time.Duration
+	why := ""
 	for {
 		e, err := s.Next()
-		if err != nil {
-			return max(hint, 0), fmt.Errorf("the connection ended: %w", err)
+		switch {
+		case err == nil:
+		case why != "":
+			return hint, fmt.Errorf("the node closed the stream: %s", why)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return hint, errCut
+		default:
+			return hint, fmt.Errorf("%w: %w", errCut, err)
 		}
 		switch e.Name {
 		case "message":
@@ -318,12 +355,20 @@ func (t *tailer) stream(s *client.Stream) (time.Duration, error) {
 		case "sealed":
 			t.note("%v: %s", errSealed, visible(string(e.Data)))
 			return 0, errSealed
+		case "error":
+			// The stream has ended for good, as when its topic was deleted.
+			problem := &client.Problem{}
+			if err := json.Unmarshal(e.Data, problem); err != nil {
+				return 0, &printError{fmt.Errorf("an error of the stream is not as expected: %w", err)}
+			}
+			return problem.RetryAfter, problem
 		case "closing":
 			var c struct {
 				Reason     string `json:"reason"`
 				RetryAfter string `json:"retry_after"`
 			}
 			if json.Unmarshal(e.Data, &c) == nil {
+				why = visible(c.Reason)
 				if d, err := time.ParseDuration(c.RetryAfter); err == nil && d >= 0 && d < time.Minute {
 					hint = d
 				}
