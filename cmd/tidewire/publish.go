@@ -39,14 +39,16 @@ each line as one record. A line that is JSON becomes a JSON record, other text a
 text record, anything else plain bytes; --content-type says it for all. Empty
 lines are left out.
 
-Every record is kept exactly once: publish is a producer with an identity and
-numbers its records by partition, so what it repeats after a lost connection or a
-restart of the server is recognised there (not with --acks none). Records of one
+Within one run every record is kept exactly once: publish is a producer with an
+identity and numbers its records by partition, so what it repeats after a lost
+connection or a restart of the node is recognised there (not with --acks none).
+Another run is another producer: the same file again is kept again. Records of one
 key keep their order.
 
-The summary counts what was sent, kept, found kept already by an earlier try
-(duplicates), refused, and left unknown or not sent. Refused lines are named with
-the reason on the standard error, and the exit code is 1.`,
+The summary counts what was read, sent, kept, found kept already by an earlier try
+(duplicates), refused, and left unknown or not sent; with --acks none it counts what
+was taken in, of which nobody says whether it is kept. The first refused lines are
+named with the reason on the standard error, and the exit code is 1.`,
 		Example: `  tidewire publish positions bus-positions.jsonl --key-field vehicle
   journalctl -f -o json | tidewire publish logs --key-field _SYSTEMD_UNIT
   echo hello | tidewire publish greetings --key ann --header source=shell`,
@@ -124,7 +126,7 @@ func publish(ctx context.Context, r *remote, f publishFlags, enc encoder, topic 
 	if f.partition >= 0 && !slices.ContainsFunc(t.Layout.Partitions, func(p client.Partition) bool {
 		return int64(p.ID) == f.partition && p.State == "open"
 	}) {
-		return fmt.Errorf("--partition: topic %s has no open partition %d; it has %d partitions", topic, f.partition, len(t.Layout.Partitions))
+		return &exitError{exitRefused, fmt.Errorf("--partition: topic %s has no open partition %d; it has %d, from 0", topic, f.partition, len(t.Layout.Partitions))}
 	}
 	bar := newProgress(r.process, f.noProgress, in.bytes)
 	report := newReport(topic, r.err, bar)
@@ -197,7 +199,7 @@ func readLines(ctx context.Context, in *inputs, enc encoder, f publishFlags, rep
 		}
 		rec, err := enc.encode(l)
 		if err != nil {
-			report.outcome(rec, producer.Outcome{Fate: producer.Refused, Offset: -1, Err: err})
+			report.unfit(rec, err)
 			continue
 		}
 		rec.Partition = partition

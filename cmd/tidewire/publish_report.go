@@ -16,7 +16,7 @@ import (
 )
 
 // maxNamed bounds how many refused lines are named one by one.
-const maxNamed = 100
+const maxNamed = 10
 
 // retryNotice is the least time between two notices of a retry.
 const retryNotice = time.Second
@@ -37,8 +37,10 @@ type report struct {
 }
 
 type totals struct {
-	Sent       int `json:"sent"` // lines read, but for empty ones
+	Read       int `json:"read"` // lines, but for empty ones
+	Sent       int `json:"sent"` // of those, that went to the node and were not given up
 	Kept       int `json:"kept"`
+	Taken      int `json:"taken"` // taken in without a word on whether they are kept
 	Duplicates int `json:"duplicates"`
 	Refused    int `json:"refused"`
 	Unknown    int `json:"unknown"`
@@ -49,6 +51,7 @@ type totals struct {
 type partitionTotals struct {
 	Partition  uint32 `json:"partition"`
 	Kept       int    `json:"kept"`
+	Taken      int    `json:"taken"`
 	Duplicates int    `json:"duplicates"`
 	First      *int64 `json:"first"` // offsets; null where the server told none
 	Last       *int64 `json:"last"`
@@ -67,11 +70,17 @@ func (r *report) blank() {
 func (r *report) outcome(rec producer.Record, o producer.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.totals.Sent++
+	r.totals.Read++
+	if o.Fate != producer.Unsent {
+		r.totals.Sent++
+	}
 	switch o.Fate {
 	case producer.Kept:
 		r.totals.Kept++
 		r.place(o).Kept++
+	case producer.Taken:
+		r.totals.Taken++
+		r.place(o).Taken++
 	case producer.Duplicate:
 		r.totals.Duplicates++
 		r.place(o).Duplicates++
@@ -85,6 +94,15 @@ func (r *report) outcome(rec producer.Record, o producer.Outcome) {
 		r.totals.Unsent++
 		r.nameLocked(rec, "not sent", o.Err)
 	}
+}
+
+// unfit counts a line of which no record could be made: it goes nowhere.
+func (r *report) unfit(rec producer.Record, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Read++
+	r.totals.Refused++
+	r.nameLocked(rec, "refused", err)
 }
 
 func (r *report) place(o producer.Outcome) *partitionTotals {
@@ -107,13 +125,13 @@ func (r *report) place(o producer.Outcome) *partitionTotals {
 func (r *report) nameLocked(rec producer.Record, what string, err error) {
 	r.named++
 	switch {
-	case r.named < maxNamed:
+	case r.named <= maxNamed:
 		where := "line " + strconv.Itoa(rec.Line)
 		if rec.Source != "" {
 			where = rec.Source + ":" + strconv.Itoa(rec.Line)
 		}
 		r.bar.say(fmt.Sprintf("%s: %s: %s", where, what, visible(err.Error())))
-	case r.named == maxNamed:
+	case r.named == maxNamed+1:
 		r.bar.say("more lines like these are counted, not named")
 	}
 }
@@ -157,18 +175,25 @@ func (r *report) print(out *remote) error {
 		return out.line(json.RawMessage(raw))
 	}
 	t := r.totals
-	fmt.Fprintf(out.out, "%d sent, %d kept, %d duplicates, %d refused", t.Sent, t.Kept, t.Duplicates, t.Refused)
+	fmt.Fprintf(out.out, "%d read, %d sent, %d kept, %d duplicates, %d refused", t.Read, t.Sent, t.Kept, t.Duplicates, t.Refused)
+	if t.Taken > 0 {
+		fmt.Fprintf(out.out, ", %d taken in", t.Taken)
+	}
 	if t.Unknown+t.Unsent > 0 {
 		fmt.Fprintf(out.out, ", %d unknown, %d not sent", t.Unknown, t.Unsent)
 	}
 	if t.Blank > 0 {
 		fmt.Fprintf(out.out, ", %d empty lines left out", t.Blank)
 	}
-	fmt.Fprintf(out.out, " in %s (%.0f/s)\n", took.Round(time.Millisecond), float64(t.Sent)/max(took.Seconds(), 1e-3))
-	table := [][]string{{"PARTITION", "KEPT", "DUPLICATES", "FIRST", "LAST"}}
+	fmt.Fprintf(out.out, " in %s (%.0f/s)\n", took.Round(time.Millisecond), float64(t.Read)/max(took.Seconds(), 1e-3))
+	done := "KEPT"
+	if t.Taken > 0 { // with acks none nothing is known to be kept
+		done = "TAKEN IN"
+	}
+	table := [][]string{{"PARTITION", done, "DUPLICATES", "FIRST", "LAST"}}
 	for _, p := range parts {
 		table = append(table, []string{
-			strconv.FormatUint(uint64(p.Partition), 10), strconv.Itoa(p.Kept), strconv.Itoa(p.Duplicates), offset(p.First), offset(p.Last),
+			strconv.FormatUint(uint64(p.Partition), 10), strconv.Itoa(p.Kept + p.Taken), strconv.Itoa(p.Duplicates), offset(p.First), offset(p.Last),
 		})
 	}
 	return rows(out.out, table)

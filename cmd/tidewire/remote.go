@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -42,7 +44,11 @@ func (r *remote) open() (*client.Client, error) {
 	if err := r.checkOutput(); err != nil {
 		return nil, err
 	}
-	c, err := client.New(cmp.Or(r.server, r.variable(serverVariable), defaultServer))
+	server := cmp.Or(r.server, r.variable(serverVariable), defaultServer)
+	if host, port, err := net.SplitHostPort(server); err == nil && host != "" && port != "" && strings.Trim(port, "0123456789") == "" {
+		server = "http://" + server // localhost:8080 can mean nothing else
+	}
+	c, err := client.New(server)
 	if err != nil {
 		return nil, usagef("--server: %w", err)
 	}

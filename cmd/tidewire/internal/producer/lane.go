@@ -156,6 +156,8 @@ func (l *lane) try(ctx context.Context, batch []Record) (settled int, cause erro
 	for i, r := range results[:min(len(results), len(batch))] {
 		o := Outcome{Partition: l.partition, Offset: r.Offset}
 		switch {
+		case r.Problem == nil && !l.sequenced():
+			o.Fate = Taken
 		case r.Problem == nil && r.Duplicate:
 			o.Fate = Duplicate
 		case r.Problem == nil:

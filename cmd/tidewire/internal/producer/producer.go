@@ -62,6 +62,7 @@ type Fate uint8
 
 const (
 	Kept      Fate = iota
+	Taken          // in, with acks none: nobody says whether it is kept
 	Duplicate      // kept by an earlier try
 	Refused        // for what it is; Outcome.Err says why
 	Unknown        // it may have been kept
