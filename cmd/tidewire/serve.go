@@ -117,7 +117,7 @@ func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	build := obs.ReadBuild(version)
 	return &node{
 		cfg: cfg, disk: disk, files: files, connections: connections, build: build,
-		log: obs.NewLogger(p.err, cfg.LogLevel, cfg.LogFormat), registry: obs.NewRegistry(build, files),
+		log: obs.NewLogger(p.err, cfg.LogLevel, cfg.LogFormat), registry: obs.NewRegistry(build, connections),
 		out: p.out, journal: p.journalBytes, began: time.Now(), registered: make(chan struct{}),
 	}, nil
 }
@@ -140,7 +140,7 @@ func serve(ctx context.Context, n *node, p process) error {
 	}
 	backoff := run.Backoff{Dir: n.cfg.Data, Logger: n.log}
 	life := run.Life{
-		Steps:  append([]run.Step{{Name: "restart back-off", Start: backoff.Wait}}, n.steps()...),
+		Steps:  append([]run.Step{{Name: "restart back-off", Start: backoff.Wait}}, advised(n.steps(), n.cfg)...),
 		Logger: n.log,
 		Ready: func(took time.Duration) {
 			n.ready.Store(true)
@@ -160,6 +160,28 @@ func serve(ctx context.Context, n *node, p process) error {
 	}
 	err := life.Run(ctx, signals)
 	return errors.Join(err, n.settle(backoff, err))
+}
+
+// advised has the steps that listen say what to do where somebody else does.
+func advised(steps []run.Step, cfg boot.Config) []run.Step {
+	listeners := map[string]struct{ flag, address string }{
+		"http listener": {"http", cfg.HTTP}, "coordinator": {"raft", cfg.Raft}, "gossip": {"gossip", cfg.Gossip}, "rpc": {"rpc", cfg.RPC},
+	}
+	for i, step := range steps {
+		l, ok := listeners[step.Name]
+		if !ok {
+			continue
+		}
+		steps[i].Start = func(ctx context.Context) error {
+			err := step.Start(ctx)
+			// Gossip tells it in words alone.
+			if err == nil || !errors.Is(err, syscall.EADDRINUSE) && !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+				return err
+			}
+			return fmt.Errorf("%s is taken: is another node running? Stop it, or give this one another address with --%s (port 0 picks one)", l.address, l.flag)
+		}
+	}
+	return steps
 }
 
 // settle leaves word for the next start of how this one ended.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -181,15 +182,19 @@ func sameID(a, b string) bool {
 func TestAFolderInUseOrAPortInUseEndsTheStart(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	listening, stop := startNode(t, data)
-	for want, args := range map[string][]string{
-		"coordinator's store": {"serve", "--data", data, "--http=127.0.0.1:0"},
-		"http listener":       {"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http", listening["http"]},
-	} {
+	end := func(want string, args ...string) {
+		t.Helper()
 		var errs bytes.Buffer
 		code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs, journalBytes: 1 << 20})
-		if code != exitFailed || !strings.Contains(errs.String(), "tidewire: "+want+": ") {
+		if code != exitFailed || !strings.Contains(errs.String(), "tidewire: "+want) {
 			t.Errorf("%s: exit code %d, %s", want, code, errs.String())
 		}
+	}
+	end("coordinator's store: ", "serve", "--data", data, "--http=127.0.0.1:0")
+	for step, flag := range map[string]string{"http listener": "http", "coordinator": "raft", "gossip": "gossip", "rpc": "rpc"} {
+		args := []string{"serve", "--data", filepath.Join(t.TempDir(), "other"), "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0"}
+		end(fmt.Sprintf("%s: %s is taken: is another node running? Stop it, or give this one another address with --%s", step, listening[flag], flag),
+			append(args, "--"+flag, listening[flag])...)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)

@@ -6,8 +6,9 @@ import (
 )
 
 // NewRegistry makes the node's registry, which holds the process's own figures
-// and those of the Go runtime already.
-func NewRegistry(b Build, d Descriptors) *prometheus.Registry {
+// and those of the Go runtime already. most is the bound of its connections, as
+// Descriptors.MaxConnections gives it.
+func NewRegistry(b Build, most int) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "node_build_info",
@@ -19,9 +20,9 @@ func NewRegistry(b Build, d Descriptors) *prometheus.Registry {
 	info.Set(1)
 	connections := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "node_connection_ceiling",
-		Help: "Client connections the process has open files for.",
+		Help: "Connections the node will take: max_connections, or as many as it has open files for.",
 	})
-	connections.Set(float64(d.Connections))
+	connections.Set(float64(most))
 	r.MustRegister(info, connections,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

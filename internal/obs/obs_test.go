@@ -35,7 +35,7 @@ func TestLogsAreTextOrJSONFromTheirLevelOn(t *testing.T) {
 }
 
 func TestTheRegistryHoldsBuildProcessAndRuntime(t *testing.T) {
-	families, err := NewRegistry(ReadBuild("v1.2.3"), Divide(1024)).Gather()
+	families, err := NewRegistry(ReadBuild("v1.2.3"), 50).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,10 @@ func TestTheRegistryHoldsBuildProcessAndRuntime(t *testing.T) {
 	if !strings.Contains(found["node_build_info"], "v1.2.3") {
 		t.Errorf("node_build_info: %s", found["node_build_info"])
 	}
-	for _, name := range []string{"node_connection_ceiling", "go_goroutines", "process_open_fds"} {
+	if c := found["node_connection_ceiling"]; !strings.Contains(c, "value:50") || !strings.Contains(c, "max_connections") {
+		t.Errorf("node_connection_ceiling: %s", c)
+	}
+	for _, name := range []string{"go_goroutines", "process_open_fds"} {
 		if found[name] == "" {
 			t.Errorf("%s is missing", name)
 		}
