@@ -12,6 +12,7 @@ import (
 	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/boot"
 	"tidewire/internal/ident"
+	"tidewire/internal/wire"
 )
 
 func newTopic(p process) *cobra.Command {
@@ -49,7 +50,7 @@ func (s *settingFlags) add(fs *pflag.FlagSet) {
 	for _, name := range []string{"retention-age", "idempotency-window"} {
 		f := fs.Lookup(name)
 		d, _ := fs.GetDuration(name) // defined above
-		f.DefValue = boot.ShortDuration(d)
+		f.DefValue = wire.ShortDuration(d)
 	}
 }
 
@@ -69,7 +70,7 @@ func (s *settingFlags) given(fs *pflag.FlagSet) (client.TopicSettings, error) {
 		t.Retention = &client.Retention{}
 	}
 	if fs.Changed("retention-age") {
-		age := boot.ShortDuration(s.retentionAge)
+		age := wire.ShortDuration(s.retentionAge)
 		t.Retention.Age = &age
 	}
 	if fs.Changed("retention-bytes") {
@@ -93,7 +94,7 @@ func (s *settingFlags) given(fs *pflag.FlagSet) (client.TopicSettings, error) {
 		t.Unclean = &s.unclean
 	}
 	if fs.Changed("idempotency-window") {
-		w := boot.ShortDuration(s.idempotencyWindow)
+		w := wire.ShortDuration(s.idempotencyWindow)
 		t.IdempotencyWindow = &w
 	}
 	return t, nil

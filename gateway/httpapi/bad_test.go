@@ -66,7 +66,7 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"another's partition", "POST", "/topics/orders?key=a&partition=3", `1`, nil, 409, "wrong-partition", []string{"partition"}},
 		{"no such partition", "POST", "/topics/orders?partition=4", `1`, nil, 404, "partition-not-found", []string{"4"}},
 		{"a partition that is none", "POST", "/topics/orders?partition=-1", `1`, nil, 400, "invalid", []string{`"partition"`, "whole number"}},
-		{"acks of no choice", "POST", "/topics/orders?acks=1", `1`, nil, 400, "invalid", []string{`"acks"`, "leader"}},
+		{"acks of no choice", "POST", "/topics/orders?acks=1", `1`, nil, 400, "invalid", []string{`"acks"`, "one of all, leader, none, not"}},
 		{"a timeout too long", "POST", "/topics/orders?timeout=1h", `1`, nil, 400, "invalid", []string{`"timeout"`, "1m"}},
 		{"a misspelt parameter", "POST", "/topics/orders?patrition=1", `1`, nil, 400, "unknown-field", []string{`"partition"`}},
 		{"a misspelt header", "POST", "/topics/orders", `1`, []string{"Tidewire-Kay: a"}, 400, "unknown-field", []string{"Tidewire-Key"}},

@@ -124,7 +124,7 @@ func (c *produceCall) takeAcks(s string) error {
 	case "none":
 		c.acks = rpc.AcksNone
 	default:
-		return invalid("acks", `takes one of ["all" "leader" "none"], not %q`, clip(s))
+		return invalid("acks", "takes one of all, leader, none, not %q", clip(s))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidewire/internal/fault"
+	"tidewire/internal/wire"
 )
 
 // params are the query parameters of one call: all of them known, each given
@@ -78,7 +79,7 @@ func (p params) integer(name string, lo, hi, otherwise int) (int, error) {
 func duration(name, s string, lo, hi time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < lo || d > hi {
-		return 0, invalid(name, `takes a duration such as "250ms" or "5s", from %s to %s, not %q`, lo, hi, clip(s))
+		return 0, invalid(name, `takes a duration such as "250ms" or "5s", from %s to %s, not %q`, wire.ShortDuration(lo), wire.ShortDuration(hi), clip(s))
 	}
 	return d, nil
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidewire/internal/wire"
 )
 
 // Each function here makes the reader of one kind of value. The errors say what
@@ -182,18 +184,6 @@ func boolean(field func(*Config) *bool) func(*Config, string) error {
 // every day has 24 hours.
 const DurationForm = "duration such as 250ms, 10s, 2m or 168h (hours are the longest unit)"
 
-// ShortDuration writes a duration as people do: 168h, not 168h0m0s.
-func ShortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
 func duration(field func(*Config) *time.Duration, low, high time.Duration) func(*Config, string) error {
 	return func(c *Config, text string) error {
 		d, err := time.ParseDuration(text)
@@ -201,7 +191,7 @@ func duration(field func(*Config) *time.Duration, low, high time.Duration) func(
 			return fmt.Errorf("%q is no %s", text, DurationForm)
 		}
 		if d < low || d > high {
-			return fmt.Errorf("%s is not between %s and %s", text, ShortDuration(low), ShortDuration(high))
+			return fmt.Errorf("%s is not between %s and %s", text, wire.ShortDuration(low), wire.ShortDuration(high))
 		}
 		*field(c) = d
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,7 +18,10 @@ import (
 // is known to be one.
 func Object(b []byte, known []string, member func(name string, v Value) error) error {
 	i := skipSpace(b, 0)
-	if i >= len(b) || b[i] != '{' {
+	if i == len(b) {
+		return fault.New(fault.Invalid, "the body is empty; a JSON object is expected")
+	}
+	if b[i] != '{' {
 		if err := CheckJSON(b); err != nil {
 			return fault.New(fault.Invalid, "%w", err)
 		}
@@ -79,7 +83,7 @@ func (v Value) String() (string, error) {
 func (v Value) Choice(of ...string) (string, error) {
 	s, err := v.String()
 	if err != nil || !slices.Contains(of, s) {
-		return "", v.invalid("takes one of %q", of)
+		return "", v.invalid("takes one of %s", strings.Join(of, ", "))
 	}
 	return s, nil
 }
@@ -113,7 +117,20 @@ func (v Value) Duration(lo, hi time.Duration) (time.Duration, error) {
 			return d, nil
 		}
 	}
-	return 0, v.invalid(`takes a duration such as "250ms" or "168h", from %s to %s`, lo, hi)
+	return 0, v.invalid(`takes a duration such as "250ms" or "168h", from %s to %s`, ShortDuration(lo), ShortDuration(hi))
+}
+
+// ShortDuration is Duration.String without the parts that are 0: 168h, not
+// 168h0m0s.
+func ShortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
 }
 
 // Strings takes a list of at most n strings.

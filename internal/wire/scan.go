@@ -9,6 +9,8 @@ import (
 // maxDepth bounds the nesting of a JSON value.
 const maxDepth = 512
 
+var errEmpty = fmt.Errorf("%w: it is empty", errJSON)
+
 var errJSON = errors.New("not valid JSON")
 
 func syntax(at int, what string) error {
@@ -18,6 +20,9 @@ func syntax(at int, what string) error {
 // CheckJSON says why b is not one JSON value in valid UTF-8.
 func CheckJSON(b []byte) error {
 	i := skipSpace(b, 0)
+	if i == len(b) {
+		return errEmpty
+	}
 	end, err := skipValue(b, i, 0)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"tidewire/internal/fault"
@@ -233,4 +234,35 @@ func FuzzFrame(f *testing.F) {
 		_, _ = ParseLine(b)
 		_, _ = ParseSubscribe(b)
 	})
+}
+
+func TestRefusalsArePlain(t *testing.T) {
+	take := func(body string) error {
+		return Object([]byte(body), []string{"choice", "span"}, func(name string, v Value) (err error) {
+			if name == "choice" {
+				_, err = v.Choice("all", "leader", "none")
+			} else {
+				_, err = v.Duration(time.Millisecond, 876_000*time.Hour)
+			}
+			return err
+		})
+	}
+	for body, want := range map[string]string{
+		"":                  "the body is empty; a JSON object is expected",
+		" \n":               "the body is empty; a JSON object is expected",
+		`{"choice":"some"}`: `field "choice" takes one of all, leader, none`,
+		`{"span":"7d"}`:     `field "span" takes a duration such as "250ms" or "168h", from 1ms to 876000h`,
+	} {
+		if err := take(body); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", body, err, want)
+		}
+	}
+	if err := CheckJSON(nil); err == nil || err.Error() != "not valid JSON: it is empty" {
+		t.Error(err)
+	}
+	for d, want := range map[time.Duration]string{time.Minute: "1m", 168 * time.Hour: "168h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 0: "0s", 1500 * time.Millisecond: "1.5s"} {
+		if got := ShortDuration(d); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }
