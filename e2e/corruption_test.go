@@ -320,7 +320,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 				t.Errorf("log verify: exit code %d, want %d: %s", code, want, verr)
 			}
 			if err := n.Run(); err != nil {
-				if !c.harmful || n.ExitCode() != 1 || !strings.Contains(err.Error(), "log verify") {
+				if !c.harmful || n.ExitCode() != 1 || !strings.Contains(err.Error(), "log verify --data "+dir) {
 					t.Fatalf("the node does not start: %v", err)
 				}
 				t.Logf("the node refused to start, exit code %d: %.300s", n.ExitCode(), n.Log())
@@ -336,7 +336,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 				t.Errorf("%d records are missing: %v", lost, refusals)
 			case c.harmful && lost > 0 && len(refusals) == 0:
 				t.Errorf("A SILENT LOSS of %d records", lost)
-			case c.harmful && lost > 0 && !strings.Contains(n.Log(), "log verify"):
+			case c.harmful && lost > 0 && !strings.Contains(n.Log(), "log verify --data "+dir):
 				t.Errorf("the log does not name the tool:\n%s", n.Log())
 			}
 			if lost > 0 {

@@ -23,7 +23,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("journal is corrupt: %s, byte %d: %s; run `tidewire log verify` to see what is left, and restore the file or the replica", e.File, e.Offset, e.Reason)
+	return fmt.Sprintf("journal is corrupt: %s, byte %d: %s; `tidewire log verify --data %s` shows what is left. Restore the data folder from a backup", e.File, e.Offset, e.Reason, vfs.Home(e.File))
 }
 
 // scanned is one file as it was found.

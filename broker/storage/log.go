@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
+	"tidewire/internal/vfs"
 )
 
 // Log is the log of one partition. Its methods may be called concurrently, but
@@ -67,7 +68,7 @@ type Damage struct {
 }
 
 func (d *Damage) Error() string {
-	return fmt.Sprintf("damaged from offset %d on (%s, byte %d: %s); `tidewire log verify` tells more", d.Offset, d.File, d.Pos, d.Reason)
+	return fmt.Sprintf("damaged from offset %d on (%s, byte %d: %s); `tidewire log verify --data %s` tells more", d.Offset, d.File, d.Pos, d.Reason, vfs.Home(d.File))
 }
 
 func (l *Log) fault(kind fault.Kind, op string, err error) *fault.Error {

@@ -217,7 +217,7 @@ func TestADamagedCoordinatorStoreLeavesTheFolderAsItIs(t *testing.T) {
 	before := image(t, data)
 	var errs bytes.Buffer
 	args := []string{"serve", "--data", data, "--http=127.0.0.1:0", "--rpc=127.0.0.1:0", "--raft=127.0.0.1:0", "--gossip=127.0.0.1:0"}
-	if code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs, journalBytes: 1 << 20}); code != exitFailed || !strings.Contains(errs.String(), store) {
+	if code := execute(args, process{in: os.Stdin, out: io.Discard, err: &errs, journalBytes: 1 << 20}); code != exitFailed || !strings.Contains(errs.String(), store) || !strings.Contains(errs.String(), "log verify --data "+data) {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 	if after := image(t, data); !maps.Equal(before, after) {

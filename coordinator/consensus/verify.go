@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"tidewire/coordinator/consensus/boltcheck"
+	"tidewire/internal/vfs"
 )
 
 const (
@@ -53,7 +54,7 @@ type Damage struct {
 
 func (d *Damage) Error() string {
 	return fmt.Sprintf("the coordinator's store is damaged: %s: %v. Nothing was changed. Restore the whole data folder from a backup; "+
-		"`tidewire log verify` says more", d.File, d.Err)
+		"`tidewire log verify --data %s` says more", d.File, d.Err, vfs.Home(d.File))
 }
 
 func (d *Damage) Unwrap() error { return d.Err }

@@ -73,3 +73,18 @@ func TestALockHasOneHolder(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestHomeIsTheDataFolder(t *testing.T) {
+	for path, want := range map[string]string{
+		"/srv/topics/data/journal/00000000000000000001.journal": "/srv/topics/data",
+		"/srv/data/journal":                   "/srv/data",
+		"./tidewire-data/topics/a/0/0.log":    "tidewire-data",
+		"tidewire-data/raft/snapshots/1/meta": "tidewire-data",
+		"raft/raft.db":                        ".",
+		"/srv/data":                           "/srv/data",
+	} {
+		if got := Home(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
