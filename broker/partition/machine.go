@@ -59,19 +59,19 @@ func (m *Machine) Append(b record.Batch, now int64, rules Rules) (Plan, error) {
 	now = max(now, m.timestamp)
 	m.expire(now, rules)
 	plan := Plan{Base: m.end, Timestamp: now}
-	kept := make([]bool, 0, 64)
+	fates := make([]record.Fate, 0, 64)
 	all := true
 	it := b.Entries()
 	for it.Next() {
-		result, keep := m.judge(it.Entry(), now, rules)
+		result, fate := m.judge(it.Entry(), now, rules)
 		plan.Results = append(plan.Results, result)
-		kept = append(kept, keep)
-		all = all && keep
+		fates = append(fates, fate)
+		all = all && fate == record.Keep
 	}
 	plan.Batch = b
 	if !all {
 		var err error
-		if plan.Batch, err = b.Filter(func(i int) bool { return kept[i] }); err != nil {
+		if plan.Batch, err = b.Filter(func(i int) record.Fate { return fates[i] }); err != nil {
 			panic("partition: a batch that was read whole must be readable: " + err.Error())
 		}
 	}
@@ -109,30 +109,37 @@ func (m *Machine) expire(now int64, rules Rules) {
 	m.keys.expire(now, rules.IdempotencyWindow)
 }
 
-// judge decides on one entry and, where it is kept, remembers it.
-func (m *Machine) judge(e *record.Entry, now int64, rules Rules) (rpc.RecordResult, bool) {
+// judge decides on one entry and, where it is kept, remembers it. What was kept
+// before is found before anything is refused: settings may have changed since.
+func (m *Machine) judge(e *record.Entry, now int64, rules Rules) (rpc.RecordResult, record.Fate) {
 	if e.Void {
 		return m.judgeVoid(e, now)
 	}
-	if err := m.refuse(e, rules); err != nil {
-		return rpc.RecordResult{Err: err}, false
-	}
 	if !e.Producer.IsZero() {
 		if result, known := m.repeat(e); known {
-			return result, false
+			return result, record.Drop
 		}
 	}
 	var idem keyed
 	if e.Idempotency != nil {
 		idem = keyed{digest: digestOf(e.Idempotency), content: e.Idempotency.Hash, offset: m.end, timestamp: now}
-		if held, ok := m.keys.byDigest[idem.digest]; ok {
-			if held.content != idem.content {
-				return rpc.RecordResult{Err: fault.New(fault.IdempotencyKeyReused, "Idempotency-Key %q came before with another key, content type or body", e.Idempotency.Key)}, false
-			}
-			return rpc.RecordResult{Offset: held.offset, Timestamp: held.timestamp, Duplicate: true}, false
+		held, ok := m.held(e)
+		switch {
+		case ok && held.content != idem.content:
+			return m.useUp(e, now, fault.New(fault.IdempotencyKeyReused, "Idempotency-Key %q came before with another key, content type or body", e.Idempotency.Key))
+		case ok:
+			// The producer's number is the next, so its record was kept before
+			// under another: the number is used up by this answer.
+			_, fate := m.useUp(e, now, nil)
+			return duplicate(held), fate
 		}
+	}
+	if err := m.refuse(e, rules); err != nil {
+		return m.useUp(e, now, err)
+	}
+	if e.Idempotency != nil {
 		if len(m.keys.byDigest) >= MaxKeys {
-			return rpc.RecordResult{Err: fault.New(fault.Limit, "the partition remembers %d Idempotency-Keys and can take no more until some pass the window of %s", MaxKeys, rules.IdempotencyWindow)}, false
+			return rpc.RecordResult{Err: fault.New(fault.Limit, "the partition remembers %d Idempotency-Keys and can take no more until some pass the window of %s", MaxKeys, rules.IdempotencyWindow)}, record.Drop
 		}
 		m.keys.add(idem)
 	}
@@ -141,7 +148,55 @@ func (m *Machine) judge(e *record.Entry, now int64, rules Rules) (rpc.RecordResu
 	}
 	result := rpc.RecordResult{Offset: m.end, Timestamp: now}
 	m.end++
-	return result, true
+	return result, record.Keep
+}
+
+// held finds the record that an Idempotency-Key brought.
+func (m *Machine) held(e *record.Entry) (keyed, bool) {
+	if e.Idempotency == nil {
+		return keyed{}, false
+	}
+	k, ok := m.keys.byDigest[digestOf(e.Idempotency)]
+	return k, ok
+}
+
+func duplicate(k keyed) rpc.RecordResult {
+	return rpc.RecordResult{Offset: k.offset, Timestamp: k.timestamp, Duplicate: true}
+}
+
+// Repeats answers a batch of nothing but repeats, which needs no room in the
+// log; ok is false where anything in it is new, or refused. Nothing changes.
+func (m *Machine) Repeats(b record.Batch) (results []rpc.RecordResult, ok bool) {
+	it := b.Entries()
+	for it.Next() {
+		e := it.Entry()
+		if p := m.producers.get(e.Producer); !e.Producer.IsZero() && (p == nil || e.Sequence >= p.next) {
+			return nil, false
+		}
+		switch held, known := m.held(e); {
+		case e.Void:
+			results = append(results, rpc.RecordResult{Offset: -1})
+		case !e.Producer.IsZero():
+			result, _ := m.repeat(e)
+			results = append(results, result)
+		case known && held.content == e.Idempotency.Hash:
+			results = append(results, duplicate(held))
+		default:
+			return nil, false
+		}
+	}
+	return results, it.Err() == nil && len(results) > 0
+}
+
+// useUp answers a record that is not kept for what it is. If it has a number,
+// which is its producer's next, that is used up: those behind it, which may be
+// on their way already, are no reason to refuse.
+func (m *Machine) useUp(e *record.Entry, now int64, err error) (rpc.RecordResult, record.Fate) {
+	if e.Producer.IsZero() {
+		return rpc.RecordResult{Err: err}, record.Drop
+	}
+	m.producers.add(e.Producer, run{sequence: e.Sequence, count: 1, timestamp: now, void: true})
+	return rpc.RecordResult{Err: err}, record.UseUp
 }
 
 // refuse says why a record cannot be kept here, whoever sends it.
@@ -173,6 +228,9 @@ func (m *Machine) repeat(e *record.Entry) (rpc.RecordResult, bool) {
 	case !ok:
 		return rpc.RecordResult{Offset: -1, Duplicate: true}, true
 	case r.void:
+		if held, ok := m.held(e); ok && held.content == e.Idempotency.Hash {
+			return duplicate(held), true // the number was used up by this very answer
+		}
 		return rpc.RecordResult{Err: fault.New(fault.Invalid, "sequence %d was used up by a record that was refused; send the next one", e.Sequence).With("field", "sequence").With("expected", p.next)}, true
 	}
 	return rpc.RecordResult{Offset: r.offset, Timestamp: r.timestamp, Duplicate: true}, true
@@ -194,15 +252,15 @@ func outOfOrder(e *record.Entry, expected int64) error {
 }
 
 // judgeVoid uses a sequence up. One that is used up already is fine.
-func (m *Machine) judgeVoid(e *record.Entry, now int64) (rpc.RecordResult, bool) {
+func (m *Machine) judgeVoid(e *record.Entry, now int64) (rpc.RecordResult, record.Fate) {
 	if result, known := m.repeat(e); known {
 		if p := m.producers.get(e.Producer); p != nil && e.Sequence < p.next {
-			return rpc.RecordResult{Offset: -1}, false
+			return rpc.RecordResult{Offset: -1}, record.Drop
 		}
-		return result, false
+		return result, record.Drop
 	}
 	m.producers.add(e.Producer, run{sequence: e.Sequence, count: 1, timestamp: now, void: true})
-	return rpc.RecordResult{Offset: -1}, true
+	return rpc.RecordResult{Offset: -1}, record.Keep
 }
 
 // Fold takes a batch of the log into the state, as it is: the log is the truth,

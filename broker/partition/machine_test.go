@@ -48,10 +48,15 @@ func void(p int, sequence int64) record.Batch {
 type log struct {
 	m       *Machine
 	batches []record.Batch
+	most    int // bytes of a record; 0: those of rules
 }
 
 func (l *log) append(t interface{ Fatal(...any) }, b record.Batch, now int64) Plan {
-	plan, err := l.m.Append(b, now, rules)
+	here := rules
+	if l.most > 0 {
+		here.MaxMessageBytes = l.most
+	}
+	plan, err := l.m.Append(b, now, here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +147,59 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// A record that is refused for what it is uses its number up, so that those on
+// their way behind it are kept.
+func TestRefusalsUseNumbersUp(t *testing.T) {
+	long, reused := sequenced(1, 1), keyedBy("a", "y")
+	long.Value = bytes.Repeat([]byte("x"), 100)
+	reused.Producer, reused.Sequence = producerID(1), 3
+	first := keyedBy("a", "x")
+	again := keyedBy("a", "x")
+	again.Producer, again.Sequence = producerID(1), 5
+	l := &log{m: New(0), most: 50}
+	b := batch(first, sequenced(1, 0), long, sequenced(1, 2), reused, sequenced(1, 4), again, sequenced(1, 6))
+	want := "[kept at 0 kept at 1 message-too-large kept at 2 idempotency-key-reused kept at 3 duplicate of 0 kept at 4]"
+	if got := describe(l.append(t, b, 0)); fmt.Sprint(got) != want {
+		t.Fatalf("got  %v\nwant %s", got, want)
+	}
+	folded := New(0)
+	for _, b := range l.batches {
+		if err := folded.Fold(b, rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(folded.Snapshot(), l.m.Snapshot()) {
+		t.Fatal("the log does not say what the machine knows")
+	}
+	want = "[duplicate of 0 duplicate of 1 invalid expected=7 duplicate of 2 invalid expected=7 duplicate of 3 duplicate of 0 duplicate of 4]"
+	if got := describe(l.append(t, b, 0)); fmt.Sprint(got) != want {
+		t.Fatalf("a repeat\ngot  %v\nwant %s", got, want)
+	}
+}
+
+// What was kept is found again whatever has changed since: a lower bound, or a
+// disk with no room for anything new.
+func TestRepeatsAreFoundBeforeAnythingIsRefused(t *testing.T) {
+	l := &log{m: New(0)}
+	kept := batch(keyedBy("a", "long enough"), sequenced(1, 0))
+	l.append(t, kept, 0)
+	l.most = 3
+	if got := describe(l.append(t, kept, 0)); fmt.Sprint(got) != "[duplicate of 0 duplicate of 1]" {
+		t.Error(got)
+	}
+	if results, ok := l.m.Repeats(kept); !ok || fmt.Sprint(describe(Plan{Results: results})) != "[duplicate of 0 duplicate of 1]" {
+		t.Error(results, ok)
+	}
+	for _, b := range []record.Batch{
+		batch(keyedBy("a", "long enough"), sequenced(1, 1)), batch(keyedBy("a", "other")), batch(keyedBy("b", "x")), batch(sequenced(2, 0)), void(1, 1),
+		batch(&record.Record{ContentType: "text/plain", Value: []byte("x")}),
+	} {
+		if _, ok := l.m.Repeats(b); ok {
+			t.Error("something new passes for a repeat")
+		}
+	}
+}
+
 // at makes steps at time 0.
 func at(batches ...record.Batch) []func(*log) (record.Batch, int64) { return later(0, batches...) }
 
@@ -179,6 +237,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 type twin struct {
 	end  ident.Offset
 	seen map[ident.ProducerID][]ident.Offset // by sequence; -1: void
+	most int                                 // bytes of a record; changes
 }
 
 func (w *twin) judge(e *record.Entry) string {
@@ -197,6 +256,9 @@ func (w *twin) judge(e *record.Entry) string {
 	case e.Void:
 		w.seen[e.Producer] = append(s, -1)
 		return "kept at -1"
+	case e.Bytes() > w.most:
+		w.seen[e.Producer] = append(s, -1)
+		return "message-too-large"
 	}
 	w.seen[e.Producer] = append(s, w.end)
 	w.end++
@@ -208,6 +270,8 @@ func TestTheMachineEqualsItsTwinAndTheFoldOfItsLog(t *testing.T) {
 		l, w := &log{m: New(0)}, &twin{seen: map[ident.ProducerID][]ident.Offset{}}
 		now := int64(0)
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
+			w.most = rapid.IntRange(2, 5).Draw(t, "most") // "1/12" has four
+			l.most = w.most
 			var b record.Builder
 			for range rapid.IntRange(1, 6).Draw(t, "records") {
 				p, s := rapid.IntRange(1, 3).Draw(t, "producer"), rapid.Int64Range(0, 12).Draw(t, "sequence")

@@ -121,6 +121,9 @@ func (r *Replica) append(req rpc.Append, done func(rpc.Appended)) *rpc.Appended 
 		return refused(fault.New(fault.Internal, "a batch for partition %s: %w", r.ref, err))
 	}
 	if err := r.log.Admit(len(req.Batch)); err != nil {
+		if results, ok := r.machine.Repeats(req.Batch); ok && !fault.Lasting(err) {
+			return r.joinLocked(answer{req.Acks, results, done}) // what is kept is kept, however full the disk is
+		}
 		return refused(err)
 	}
 	plan, err := r.machine.Append(req.Batch, rpc.Clock(time.Now()), r.rules)

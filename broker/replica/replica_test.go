@@ -228,8 +228,12 @@ func TestRefusalsOfTheMomentLeaveTheSequenceAsItWas(t *testing.T) {
 	bad[len(bad)-1]++
 	got.append(r, "damaged on the way", rpc.AcksAll, bad)
 	got.append(r, "again", rpc.AcksAll, one(0))
+	d.admit = fault.New(fault.DiskFull, "no room")
+	got.append(r, "a repeat", rpc.AcksAll, one(0)) // answered with what it repeats, and needs no room
+	got.append(r, "the next", rpc.AcksAll, one(1))
+	got.expect(t, "full: disk-full", "damaged on the way: internal", "the next: disk-full")
 	d.sync(nil)
-	got.expect(t, "full: disk-full", "damaged on the way: internal", "again: offset 0")
+	got.expect(t, "again: offset 0", "a repeat: duplicate of 0")
 }
 
 func TestReadersSeeWhatIsCommittedAndNothingElse(t *testing.T) {

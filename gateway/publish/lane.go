@@ -152,7 +152,12 @@ func (l *lane) dropLocked(b *batch) bool {
 		return true
 	}
 	all := b.waiters
-	sealed, err := b.sealed.Filter(func(i int) bool { return !all[i].out })
+	sealed, err := b.sealed.Filter(func(i int) record.Fate {
+		if all[i].out {
+			return record.Drop
+		}
+		return record.Keep
+	})
 	if err != nil {
 		panic("publish: a batch sealed here must be readable: " + err.Error())
 	}

@@ -269,7 +269,7 @@ func TestRefusals(t *testing.T) {
 
 func TestASequencedRecordRefusedForWhatItIsUsesItsNumberUp(t *testing.T) {
 	l := newLeader()
-	r := text(strings.Repeat("x", 1001))
+	r := text(strings.Repeat("x", cluster.MaxMessageBytes+1)) // below that the leader judges: it may be a repeat
 	r.Producer, r.Sequence = ident.ProducerID{1}, 4
 	New(Config{Topology: orders(), Leader: l}).Publish(Request{Topic: "orders", Partition: zero(), Record: r}, func(res Result) {
 		if !fault.Is(res.Err, fault.MessageTooLarge) {

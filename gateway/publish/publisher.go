@@ -153,8 +153,14 @@ func (p *Publisher) place(t *cluster.Topic, req *Request) (ident.Index, error) {
 	return topology.Spread(t, p.turn.Add(1)-1).Index, nil
 }
 
+// tooLarge refuses a record for its size. One that may be a repeat of what was
+// kept before the topic's bound was lowered is the leader's to judge.
 func tooLarge(t *cluster.Topic, r *record.Record) error {
-	if n := r.Bytes(); n > t.Settings.MaxMessageBytes {
+	most := t.Settings.MaxMessageBytes
+	if !r.Producer.IsZero() || r.Idempotency != nil {
+		most = cluster.MaxMessageBytes
+	}
+	if n := r.Bytes(); n > most {
 		return TooLarge(t.Name, n, t.Settings.MaxMessageBytes)
 	}
 	return nil

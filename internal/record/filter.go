@@ -1,19 +1,30 @@
 package record
 
-// Filter makes a batch of the entries of b that keep picks, by their number in
-// b. The result has no place yet; it is nil when nothing is kept.
-func (b Batch) Filter(keep func(i int) bool) (Batch, error) {
+// Fate says what becomes of an entry where a batch is made of another.
+type Fate uint8
+
+const (
+	// Drop leaves the entry out.
+	Drop Fate = iota
+	// Keep takes it over as it is.
+	Keep
+	// UseUp keeps a void in its place: the producer's number without the
+	// record. Of an entry without a number it leaves nothing.
+	UseUp
+)
+
+// Filter makes a batch of the entries of b, each with its fate by its number in
+// b. The result has no place yet; it is nil when nothing is left.
+func (b Batch) Filter(fate func(i int) Fate) (Batch, error) {
 	var out Builder
 	it := b.Entries()
 	for i := 0; it.Next(); i++ {
-		if !keep(i) {
-			continue
-		}
 		e := it.Entry()
-		if e.Void {
-			out.Void(e.Producer, e.Sequence)
-		} else {
+		switch f := fate(i); {
+		case f == Keep && !e.Void:
 			out.Add(&e.Record)
+		case f != Drop && !e.Producer.IsZero():
+			out.Void(e.Producer, e.Sequence)
 		}
 	}
 	if err := it.Err(); err != nil {

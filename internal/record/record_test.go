@@ -128,7 +128,12 @@ func TestACutBatchIsShort(t *testing.T) {
 }
 
 func TestFilterKeepsWhatIsPicked(t *testing.T) {
-	b, err := sample().Filter(func(i int) bool { return i != 0 })
+	b, err := sample().Filter(func(i int) Fate {
+		if i == 0 {
+			return Drop
+		}
+		return Keep
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +141,7 @@ func TestFilterKeepsWhatIsPicked(t *testing.T) {
 	if !it.Next() || string(it.Entry().Value) != "hello" || it.Entry().Delta != 0 || !it.Next() || !it.Entry().Void || it.Next() {
 		t.Fatalf("filtered wrongly: %+v, %v", it.Entry(), it.Err())
 	}
-	if none, err := sample().Filter(func(int) bool { return false }); none != nil || err != nil {
+	if none, err := sample().Filter(func(int) Fate { return Drop }); none != nil || err != nil {
 		t.Fatalf("%v, %v", none, err)
 	}
 }
