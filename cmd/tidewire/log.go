@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidewire/broker/storage"
+	"tidewire/coordinator"
 	"tidewire/coordinator/consensus"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -38,7 +39,8 @@ func newLogVerify(p process) *cobra.Command {
 		Short: "Read a whole data folder and name all damage (exit 1: there is some)",
 		Long: `Verify reads everything in a data folder: the journal, every batch of every segment,
 indexes, producer snapshots, and the coordinator's store. It changes nothing. Each
-fault is named with its file, byte and offset.
+fault is named with its file, byte and offset, topics by their names where the
+coordinator's store can be read.
 
 Damage is what was kept and is not there any more; the exit code is then 1. Notes are
 what a node makes good by itself, such as an index that is rebuilt. Beside a running
@@ -63,7 +65,8 @@ node the coordinator's store is left out.`,
 // finding is one thing that verify has to say.
 type finding struct {
 	Damage    bool    `json:"damage"`
-	Topic     string  `json:"topic_id,omitempty"`
+	Topic     string  `json:"topic,omitempty"` // empty: nobody could say its name
+	TopicID   string  `json:"topic_id,omitempty"`
 	Partition *uint32 `json:"partition,omitempty"`
 	File      string  `json:"file,omitempty"`
 	Byte      int64   `json:"byte"`
@@ -81,7 +84,7 @@ func (f finding) String() string {
 		where += ", byte " + strconv.FormatInt(f.Byte, 10)
 	}
 	if f.Partition != nil {
-		where += fmt.Sprintf(" (partition %s/%d, offset %d)", f.Topic, *f.Partition, *f.Offset)
+		where += fmt.Sprintf(" (partition %s/%d, offset %d)", cmp.Or(f.Topic, f.TopicID), *f.Partition, *f.Offset)
 	}
 	return fmt.Sprintf("%s: %s: %s", what, where, f.Text)
 }
@@ -101,7 +104,10 @@ func verify(r *remote, dir string) error {
 		}
 		outputErr = errors.Join(outputErr, err)
 	}
-	sum, err := storage.Verify(vfs.OS{}, dir, func(f storage.Finding) { say(storageFinding(f)) })
+	// Without them ids have to do: a running node has the store for itself, and what
+	// is wrong with it is told below.
+	names, _ := coordinator.Names(dir)
+	sum, err := storage.Verify(vfs.OS{}, dir, func(f storage.Finding) { say(storageFinding(f, names)) })
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", dir, err)
 	}
@@ -109,20 +115,27 @@ func verify(r *remote, dir string) error {
 	if err := errors.Join(err, outputErr); err != nil {
 		return err
 	}
-	if err := printSummary(r, dir, sum, store, damaged); err != nil {
+	if err := printSummary(r, dir, sum, names, store, damaged); err != nil {
 		return err
 	}
 	if damaged > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%s is damaged: %d faults", dir, damaged)}
+		return &exitError{exitFailed, fmt.Errorf("%s is damaged: %s", dir, faults(damaged))}
 	}
 	return nil
 }
 
-func storageFinding(f storage.Finding) finding {
+func faults(n int) string {
+	if n == 1 {
+		return "1 fault"
+	}
+	return fmt.Sprintf("%d faults", n)
+}
+
+func storageFinding(f storage.Finding, names map[ident.TopicID]string) finding {
 	out := finding{Damage: f.Damage, File: f.File, Byte: f.Pos, Text: f.Text}
 	if f.Partition != (ident.Partition{}) {
 		index, offset := uint32(f.Partition.Index), int64(f.Offset)
-		out.Topic, out.Partition, out.Offset = f.Partition.Topic.String(), &index, &offset
+		out.Topic, out.TopicID, out.Partition, out.Offset = names[f.Partition.Topic], f.Partition.Topic.String(), &index, &offset
 	}
 	return out
 }
@@ -175,14 +188,14 @@ func (s coordinatorStore) String() string {
 	return "coordinator " + s.state
 }
 
-func printSummary(r *remote, dir string, sum storage.Summary, store coordinatorStore, damaged int) error {
+func printSummary(r *remote, dir string, sum storage.Summary, names map[ident.TopicID]string, store coordinatorStore, damaged int) error {
 	var records int64
 	table := [][]string{{"PARTITION", "START", "END", "RECORDS", "SEGMENTS", "BATCHES", "BYTES", "STATE"}}
 	for _, p := range sum.Partitions {
 		records += p.Records
 		if !r.table() {
 			err := r.line(map[string]any{
-				"topic_id": p.Partition.Topic.String(), "partition": p.Partition.Index, "start": p.Start, "end": p.End, "records": p.Records,
+				"topic": names[p.Partition.Topic], "topic_id": p.Partition.Topic.String(), "partition": p.Partition.Index, "start": p.Start, "end": p.End, "records": p.Records,
 				"segments": p.Segments, "batches": p.Batches, "bytes": p.Bytes, "in_journal": p.InJournal, "damaged": p.Damaged,
 			})
 			if err != nil {
@@ -195,7 +208,7 @@ func printSummary(r *remote, dir string, sum storage.Summary, store coordinatorS
 			state = "DAMAGED"
 		}
 		table = append(table, []string{
-			p.Partition.String(), strconv.FormatInt(int64(p.Start), 10), strconv.FormatInt(int64(p.End), 10), strconv.FormatInt(p.Records, 10),
+			fmt.Sprintf("%s/%d", cmp.Or(names[p.Partition.Topic], p.Partition.Topic.String()), p.Partition.Index), strconv.FormatInt(int64(p.Start), 10), strconv.FormatInt(int64(p.End), 10), strconv.FormatInt(p.Records, 10),
 			strconv.Itoa(p.Segments), strconv.Itoa(p.Batches), strconv.FormatInt(p.Bytes, 10), state,
 		})
 	}
@@ -210,7 +223,7 @@ func printSummary(r *remote, dir string, sum storage.Summary, store coordinatorS
 	if err := rows(r.out, table); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(r.out, "%d records in %d partitions; journal of %d files and %d frames; %s; %d faults\n",
-		records, len(sum.Partitions), sum.Journal.Files, sum.Journal.Frames, store, damaged)
+	_, err := fmt.Fprintf(r.out, "%d records in %d partitions; journal of %d files and %d frames; %s; %s\n",
+		records, len(sum.Partitions), sum.Journal.Files, sum.Journal.Frames, store, faults(damaged))
 	return err
 }

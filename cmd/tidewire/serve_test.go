@@ -147,10 +147,11 @@ func verifyFinds(t *testing.T, data string) {
 	if err := os.WriteFile(segments[0], bad, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := cli(t, "", "log", "verify", "--data", data); code != exitFailed || !strings.Contains(out, segments[0]) || !strings.Contains(out, `"damage":true`) {
+	if out, code := cli(t, "", "log", "verify", "--data", data); code != exitFailed || !strings.Contains(out, segments[0]) || !strings.Contains(out, `"damage":true,"topic":"t","topic_id":"`) {
 		t.Errorf("a flipped bit: exit code %d, %s", code, out)
 	}
-	if out, code := cli(t, "", "log", "verify", "--data", data, "--output", "table"); code != exitFailed || !strings.Contains(out, "DAMAGE: "+segments[0]+", byte ") {
+	if out, code := cli(t, "", "log", "verify", "--data", data, "--output", "table"); code != exitFailed || !strings.Contains(out, "DAMAGE: "+segments[0]+", byte ") ||
+		!strings.Contains(out, "(partition t/") || !strings.Contains(out, "\nt/") || !strings.Contains(out, "; 1 fault\n") {
 		t.Errorf("a flipped bit: exit code %d, %s", code, out)
 	}
 	if err := os.WriteFile(segments[0], good, 0o600); err != nil {

@@ -146,7 +146,7 @@ func startAt(from string, now time.Time) (place string, isTime bool, err error) 
 	if ago, err := time.ParseDuration(from); err == nil && ago >= 0 {
 		return now.Add(-ago).UTC().Format(time.RFC3339Nano), true, nil
 	}
-	return "", false, fmt.Errorf("--from: %q is none of earliest, latest, a time such as 2026-01-31T15:04:05Z, or so long ago, such as 15m", from)
+	return "", false, fmt.Errorf("--from: %q is none of earliest, latest, a time such as 2026-01-31T15:04:05Z, or so long ago, such as 15m or 168h", from)
 }
 
 // tailer prints the messages of one topic.
