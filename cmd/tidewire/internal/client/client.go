@@ -25,8 +25,8 @@ type Client struct {
 const (
 	dialTimeout = 5 * time.Second
 	// maxAnswerBytes bounds an answer that is read whole: a poll has 16 MiB of
-	// records at most, which base64 and JSON may make a third and more longer.
-	maxAnswerBytes = 64 << 20
+	// messages, or a single one of any size.
+	maxAnswerBytes = maxEventBytes + 32<<20
 	maxProblem     = 1 << 20
 )
 

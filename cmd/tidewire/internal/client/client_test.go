@@ -144,6 +144,23 @@ func TestStreamsAreReadAsTheirStandardSays(t *testing.T) {
 	}
 }
 
+// A stream that breaks off anywhere goes on after the last event that came
+// whole: the id of one that was cut short does not count.
+func TestTheIDOfAnEventThatWasCutShortDoesNotCount(t *testing.T) {
+	const text = "id: 1\ndata: a\n\nid: 2\n\nevent: message\nid: 3\ndata: c\n\n"
+	for n := range len(text) + 1 {
+		want := ""
+		for id, end := range map[string]int{"1": 15, "2": 22, "3": len(text)} {
+			if n >= end {
+				want = max(want, id)
+			}
+		}
+		if _, p := events(t, strings.NewReader(text[:n])); p.lastID != want {
+			t.Errorf("cut at %d: the last id is %q, want %q", n, p.lastID, want)
+		}
+	}
+}
+
 func TestStreamsReadTheSameInAnyPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		end := rapid.SampledFrom([]string{"\n", "\r", "\r\n"}).Draw(t, "end")

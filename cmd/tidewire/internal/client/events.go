@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"tidewire/internal/cluster"
 )
 
 // Event is one event of a stream (Server-Sent Events).
@@ -64,7 +66,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Next returns the next event. Its error means that the stream has ended.
 func (s *Stream) Next() (Event, error) { return s.parse.next() }
 
-// LastID is the last id seen, also one that came without an event.
+// LastID is the last id that came whole, with an event or without.
 func (s *Stream) LastID() string { return s.parse.lastID }
 
 // Retry is the pause the server asked for before a new try; 0: it did not.
@@ -77,8 +79,9 @@ func (s *Stream) Close() {
 	s.body.Close()
 }
 
-// maxEventBytes bounds one event: a message of the largest topic, as base64.
-const maxEventBytes = 32 << 20
+// maxEventBytes bounds one event: the largest message, each byte of which JSON
+// may write as \u00xx, and what stands around it.
+const maxEventBytes = 6*cluster.MaxMessageBytes + 1<<20
 
 var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEventBytes)
 
@@ -86,7 +89,8 @@ var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEventByt
 // line ends an event, and an id stays until another comes.
 type parser struct {
 	r      *bufio.Reader
-	lastID string
+	lastID string // of the last event that came whole
+	id     string // of the event that is being read
 	retry  time.Duration
 	begun  bool // the byte order mark is dealt with
 	sawCR  bool // the last line ended in CR: an LF right after belongs to it
@@ -95,12 +99,16 @@ type parser struct {
 func (p *parser) next() (Event, error) {
 	var e Event
 	hasData := false
+	p.id = p.lastID
 	for {
 		line, err := p.line()
 		if err != nil {
 			return Event{}, err // an event without its empty line is dropped
 		}
 		if len(line) == 0 {
+			// Only now: whoever goes on from the id of an event that was cut
+			// short would never see it.
+			p.lastID = p.id
 			if !hasData {
 				e.Name = ""
 				continue
@@ -126,7 +134,7 @@ func (p *parser) next() (Event, error) {
 			e.Name = string(value)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
-				p.lastID = string(value)
+				p.id = string(value)
 			}
 		case "retry":
 			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
