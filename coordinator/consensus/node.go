@@ -157,6 +157,7 @@ func (n *Node) run() error {
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
+	n.stream.raft.Store(n.raft)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -11,9 +12,14 @@ import (
 
 // stream carries raft over TCP. raft's own insists on an IP address; this one
 // lets a node be known by its host name.
+//
+// Raft believes whoever speaks to it: one call with a high term ends a cluster
+// of one for good, for it cannot vote above that term any more. So nobody is
+// heard while there are no others to hear.
 type stream struct {
 	net.Listener
 	advertise string
+	raft      atomic.Pointer[raft.Raft] // set once it runs
 }
 
 // listen opens the raft port. Without advertise the node is known by the
@@ -43,6 +49,25 @@ func reachable(a net.Addr) (string, error) {
 		return "", fmt.Errorf("raft listens on every address and needs one to advertise: %w", err)
 	}
 	return net.JoinHostPort(host, fmt.Sprint(t.Port)), nil
+}
+
+// Accept gives the next connection of another coordinator. As long as this node
+// is the only one, every connection is closed unread.
+func (s *stream) Accept() (net.Conn, error) {
+	for {
+		conn, err := s.Listener.Accept()
+		if err != nil || s.hasOthers() {
+			return conn, err
+		}
+		_ = conn.Close() // nothing was said on it
+	}
+}
+
+// hasOthers says whether the configuration names other coordinators. They are to
+// be authenticated here once there can be any.
+func (s *stream) hasOthers() bool {
+	r := s.raft.Load()
+	return r != nil && len(r.GetConfiguration().Configuration().Servers) > 1
 }
 
 // Addr is what others dial.
