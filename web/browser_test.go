@@ -109,6 +109,38 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Errorf("filtered stream: %v", s.query)
 	}
 
+	// What was kept before can be shown: all of it, or the last, of each partition
+	// its share of a hundred.
+	b.fill("filter-key", "")
+	show := func(from string) *stream {
+		t.Helper()
+		b.eval(`document.getElementById("from").value = "` + from + `"`)
+		b.eval(`document.getElementById("from").dispatchEvent(new Event("change"))`)
+		return n.next(t)
+	}
+	if s = show("earliest"); s.query.Get("from") != "earliest" || s.query.Has("cursor") {
+		t.Errorf("from the beginning: %v", s.query)
+	}
+	if s = show("last"); s.query.Get("cursor") != "at-1" || s.query.Get("after") != "3:459,0:1959" || s.query.Has("from") {
+		t.Errorf("the last: %v", s.query)
+	}
+	b.until(rows + " === 1")
+	if feed := b.text("feed"); !strings.Contains(feed, "the first") {
+		t.Errorf("the message that came with the cursor is not shown: %s", feed)
+	}
+	s.message("c8", 1, 1, `"k"`, `"value":"the second"`)
+	b.until(rows + " === 2")
+	if s = show("latest"); s.query.Get("from") != "latest" {
+		t.Errorf("from now on: %v", s.query)
+	}
+
+	// A topic that is there already is not told to be new.
+	b.until(`document.getElementById("create-note").textContent === "orders is created."`)
+	b.fill("create-name", "orders")
+	b.submit("create")
+	n.next(t)
+	b.until(`document.getElementById("create-note").textContent === "orders already existed."`)
+
 	// Publishing says what became of it.
 	for _, p := range []publication{
 		{"orders", "alice", "application/json", `{"total": 12}`},
@@ -151,7 +183,7 @@ func TestThePageFitsNarrowAndWideLightAndDark(t *testing.T) {
 			if got := b.eval(`[...document.querySelectorAll("body, main, #feed, #publish, #filter")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.tagName + e.id).join()`); got != `""` {
 				t.Errorf("at %d px these are wider than their place: %s", width, got)
 			}
-			if got := b.eval(`[...document.querySelectorAll("button, input, textarea, summary")].filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.id).join()`); got != `""` {
+			if got := b.eval(`[...document.querySelectorAll("button, input, textarea, select, summary")].filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.id).join()`); got != `""` {
 				t.Errorf("at %d px these are too small to hit: %s", width, got)
 			}
 			grounds[b.eval(`getComputedStyle(document.body).backgroundColor`)] = true

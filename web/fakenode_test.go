@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ func newFakeNode(t *testing.T, topics ...string) *fakeNode {
 	m.HandleFunc("POST /topics/{$}", n.create)
 	m.HandleFunc("POST /topics/{topic}", n.publish)
 	m.HandleFunc("GET /topics/{topic}/events", n.stream)
+	m.HandleFunc("GET /topics/{topic}/metadata", n.describe)
+	m.HandleFunc("GET /topics/{topic}", n.poll)
 	n.Server = httptest.NewServer(m)
 	t.Cleanup(func() {
 		n.CloseClientConnections()
@@ -93,10 +96,29 @@ func (n *fakeNode) create(w http.ResponseWriter, r *http.Request) {
 	var topic struct{ Name string }
 	_ = json.NewDecoder(r.Body).Decode(&topic)
 	n.mu.Lock()
-	n.topics = append(n.topics, topic.Name)
+	there := slices.Contains(n.topics, topic.Name)
+	if !there {
+		n.topics = append(n.topics, topic.Name)
+	}
 	n.mu.Unlock()
-	w.WriteHeader(http.StatusCreated)
+	if !there {
+		w.WriteHeader(http.StatusCreated)
+	}
 	_, _ = io.WriteString(w, "{}")
+}
+
+// describe has a partition with much, one with little and one with nothing.
+func (n *fakeNode) describe(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, `{"layout":{"partitions":[{"id":0,"earliest":1000,"hw":2000},{"id":1,"earliest":0,"hw":20},{"id":2,"earliest":0,"hw":0},{"id":3,"earliest":5,"hw":500}]}}`)
+}
+
+// poll gives the first message of partition 1.
+func (n *fakeNode) poll(w http.ResponseWriter, r *http.Request) {
+	if q := r.URL.Query(); q.Get("from") != "earliest" || q.Get("limit") != "1" {
+		http.Error(w, "not what was expected: "+r.URL.RawQuery, http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, `{"messages":[{"topic":"t","partition":1,"offset":0,"timestamp":"2026-01-31T15:04:05.123Z","key":null,"content_type":"application/json","headers":{},"value":"the first"}],"cursor":"at-1","end":false}`)
 }
 
 func (n *fakeNode) publish(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@
 // Everything that comes from a record is shown as text, never as markup.
 
 const MAX_ROWS = 300; // in the page; what is older is dropped
+const LAST = 100; // messages that "the last" shows
 const MAX_SHOWN = 4000; // characters of a value
 const RATE_SECONDS = 5;
 const TOPICS_EVERY_MS = 5000;
@@ -18,7 +19,9 @@ const text = (tag, className, content) => {
 // ---- calls ----
 
 // A refused call becomes an Error whose message is the problem's detail.
-async function call(path, options) {
+const call = async (path, options) => (await send(path, options)).body;
+
+async function send(path, options) {
   let answer;
   try {
     answer = await fetch(path, options);
@@ -33,7 +36,7 @@ async function call(path, options) {
     // not JSON: the status says enough
   }
   if (!answer.ok) throw new Error(parsed?.detail || parsed?.title || `The node answered ${answer.status}.`);
-  return parsed;
+  return { status: answer.status, body: parsed };
 }
 
 function note(id, message, bad = false) {
@@ -102,6 +105,7 @@ function choose(name) {
   el("stream-title").textContent = name;
   document.title = `${name} – Tidewire`;
   note("publish-note", "");
+  el("from").value = "latest";
   clear();
   start();
 }
@@ -109,8 +113,9 @@ function choose(name) {
 el("create").addEventListener("submit", async (event) => {
   event.preventDefault();
   const name = el("create-name").value.trim();
+  let answer;
   try {
-    await call("/topics/", {
+    answer = await send("/topics/", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ name, partitions: Number(el("create-partitions").value) }),
@@ -119,7 +124,7 @@ el("create").addEventListener("submit", async (event) => {
     note("create-note", e.message, true);
     return;
   }
-  note("create-note", `${name} is there.`);
+  note("create-note", answer.status === 201 ? `${name} is created.` : `${name} already existed.`);
   el("create-name").value = "";
   await loadTopics();
   choose(name);
@@ -130,7 +135,7 @@ el("create").addEventListener("submit", async (event) => {
 
 // seen has the last offset shown of each partition: a stream over several
 // partitions may repeat a little when it resumes, and the page does not.
-const tail = { source: null, cursor: "", seen: new Map(), timer: 0, attempt: 0 };
+const tail = { source: null, cursor: "", begin: {}, seen: new Map(), timer: 0, attempt: 0 };
 
 function setState(name, words) {
   const state = el("state");
@@ -146,21 +151,64 @@ function stop() {
   tail.timer = 0;
 }
 
-// start tails the chosen topic from now on; resume goes on where it was.
-function start() {
+// start tails the chosen topic from where Show says.
+async function start() {
+  stop();
+  setState("connecting", "Connecting");
   tail.cursor = "";
   tail.seen.clear();
   tail.attempt = 0;
+  const from = el("from").value;
+  const begin = (tail.begin = { from: from === "last" ? "earliest" : from });
+  if (from === "last") {
+    try {
+      const found = await findLast();
+      if (begin !== tail.begin) return; // something else was chosen meanwhile
+      Object.assign(begin, found.begin);
+      found.messages.forEach(receive);
+    } catch (e) {
+      if (begin !== tail.begin) return;
+      begin.from = "latest"; // the stream says what is wrong, and goes on trying
+      setState("failed", e.message);
+    }
+  }
   open();
 }
 
-function address() {
-  const query = new URLSearchParams(tail.cursor ? { cursor: tail.cursor } : { from: "latest" });
+// findLast finds where the last messages begin. There is no order between
+// partitions, so each gives its share, and those with less leave the rest to the
+// others. The cursor comes with a first message, which is shown if it is one of them.
+async function findLast() {
+  const topic = `/topics/${encodeURIComponent(current)}`;
+  const { layout } = await call(`${topic}/metadata`);
+  const kept = (p) => (p.hw ?? 0) - (p.earliest ?? 0);
+  const partitions = [...layout.partitions].sort((a, b) => kept(a) - kept(b));
+  const first = new Map();
+  let left = LAST;
+  partitions.forEach((p, i) => {
+    const share = Math.min(kept(p), Math.floor(left / (partitions.length - i)));
+    left -= share;
+    first.set(p.id, (p.hw ?? 0) - share);
+  });
+  const cut = partitions.filter((p) => first.get(p.id) > (p.earliest ?? 0));
+  if (cut.length === 0) return { begin: { from: "earliest" }, messages: [] };
+  const page = await call(`${topic}?${filtered({ from: "earliest", limit: 1 })}`);
+  return {
+    begin: { from: undefined, cursor: page.cursor, after: cut.map((p) => `${p.id}:${first.get(p.id) - 1}`).join() },
+    messages: page.messages.filter((m) => m.offset >= first.get(m.partition)),
+  };
+}
+
+// filtered is a query with what the key field asks for.
+function filtered(place) {
+  const query = new URLSearchParams(Object.entries(place).filter(([, value]) => value !== undefined));
   const key = el("filter-key").value;
   if (key.endsWith("*") && key.length > 1) query.set("key_prefix", key.slice(0, -1));
   else if (key && key !== "*") query.set("key", key);
-  return `/topics/${encodeURIComponent(current)}/events?${query}`;
+  return query;
 }
+
+const address = () => `/topics/${encodeURIComponent(current)}/events?${filtered(tail.cursor ? { cursor: tail.cursor } : tail.begin)}`;
 
 function open() {
   stop();
@@ -317,6 +365,7 @@ el("filter").addEventListener("submit", (event) => {
   clear();
   start();
 });
+el("from").addEventListener("change", () => el("filter").requestSubmit());
 el("filter-key").addEventListener("search", () => el("filter").requestSubmit()); // the field's own clear button
 
 // ---- publish ----
