@@ -50,11 +50,11 @@ func (a *API) listProblems(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Problems</title><h1>Problems</h1><ul>`)
+	b.WriteString(reply.PageHead("Problems") + "<h2>Problems</h2><ul>")
 	for _, k := range fault.Kinds() {
 		b.WriteString(`<li><a href="/problems/` + k.Code() + `"><code>` + k.Code() + `</code></a> ` + html.EscapeString(k.Title()))
 	}
-	b.WriteString("</ul></html>\n")
+	b.WriteString("</ul>" + reply.PageEnd)
 	return sendPage(w, []byte(b.String()))
 }
 

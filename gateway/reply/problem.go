@@ -115,8 +115,7 @@ func Page(code string) (page []byte, ok bool) {
 		return nil, false
 	}
 	var b bytes.Buffer
-	b.WriteString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">")
-	b.WriteString("<title>" + html.EscapeString(k.Code()) + "</title><h1>" + html.EscapeString(k.Title()) + "</h1>")
+	b.WriteString(PageHead(k.Code()) + "<h2>" + html.EscapeString(k.Title()) + "</h2>")
 	b.WriteString("<p>Code <code>" + k.Code() + "</code>, HTTP status " + strconv.Itoa(k.Status()) + ".</p>")
 	b.WriteString("<p>" + html.EscapeString(k.Advice()) + "</p>")
 	if k.Retryable() {
@@ -124,6 +123,17 @@ func Page(code string) (page []byte, ok bool) {
 	} else {
 		b.WriteString("<p>The same call will not succeed without a change.</p>")
 	}
-	b.WriteString("</html>\n")
+	b.WriteString("<p><a href=\"/problems/\">All problems</a></p>" + PageEnd)
 	return b.Bytes(), true
 }
+
+// PageHead begins a page about problems: in the style of the node's own page, with
+// the way back to it.
+func PageHead(title string) string {
+	return "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">" +
+		"<title>" + html.EscapeString(title) + " – Tidewire</title><link rel=\"stylesheet\" href=\"/assets/style.css\">" +
+		"<header><h1><a href=\"/\">Tidewire</a></h1></header><main class=\"text\">"
+}
+
+// PageEnd ends what PageHead began.
+const PageEnd = "</main></html>\n"

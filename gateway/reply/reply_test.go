@@ -42,8 +42,8 @@ func TestAFrameCarriesTheSameCode(t *testing.T) {
 func TestEveryKindHasAPageAndAWellFormedProblem(t *testing.T) {
 	for _, k := range fault.Kinds() {
 		page, ok := Page(k.Code())
-		if !ok || !strings.Contains(string(page), k.Code()) {
-			t.Errorf("no page for %s", k)
+		if !ok || !strings.Contains(string(page), k.Code()) || !strings.Contains(string(page), `<a href="/">`) || !strings.Contains(string(page), `<a href="/problems/">`) {
+			t.Errorf("no page for %s, or no way back from it", k)
 		}
 		for _, b := range [][]byte{Problem(&fault.Error{Kind: k}), Frame(0, &fault.Error{Kind: k})} {
 			if !json.Valid(b) || !strings.Contains(string(b), `"detail":"`) {
