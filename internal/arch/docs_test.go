@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,76 @@ func TestTheOperationsPageNamesRealMetrics(t *testing.T) {
 	}
 	if len(named) < 5 {
 		t.Errorf("only %d metrics found", len(named))
+	}
+}
+
+// The lists of packages in the documents are those of the tree: all rooms, all
+// leaves, all that is pure.
+func TestTheDocumentsListThePackages(t *testing.T) {
+	_, rooms, ok := strings.Cut(read(t, "../../docs/architecture.md"), "\n## Rooms\n")
+	if !ok {
+		t.Fatal("docs/architecture.md has no section Rooms")
+	}
+	rooms, arrows, ok := strings.Cut(rooms, "\n## Arrows\n")
+	if !ok {
+		t.Fatal("docs/architecture.md has no section Arrows behind Rooms")
+	}
+	listed, pureRows := []string{}, []string{}
+	for line := range strings.Lines(rooms) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 {
+			continue
+		}
+		for _, m := range span.FindAllStringSubmatch(cells[1], -1) {
+			listed = append(listed, m[1])
+			if strings.HasPrefix(strings.TrimSpace(cells[2]), "pure:") {
+				pureRows = append(pureRows, m[1])
+			}
+		}
+	}
+	packages, shell := []string{}, []string{}
+	for _, p := range house(t).packages() {
+		dir := p[0].Dir
+		packages = append(packages, dir)
+		if under(dir, "internal") && !slices.Contains(leaves, dir) && !under(dir, "internal/arch", "internal/testkit") {
+			shell = append(shell, dir)
+		}
+	}
+	same(t, "the rooms of docs/architecture.md", listed, packages)
+	for _, dir := range pureRows {
+		if !slices.Contains(pure, dir) {
+			t.Errorf("docs/architecture.md calls %s pure, which no rule holds it to", dir)
+		}
+	}
+	var lists [][]string
+	for _, m := range regexp.MustCompile(`internal/\{[^}]*\}`).FindAllString(arrows, -1) {
+		lists = append(lists, braces(strings.ReplaceAll(m, " ", "")))
+	}
+	if len(lists) != 2 {
+		t.Fatalf("%d lists of internal packages under Arrows", len(lists))
+	}
+	same(t, "the shell of docs/architecture.md", lists[0], shell)
+	same(t, "the leaves of docs/architecture.md", lists[1], leaves)
+
+	for line := range strings.Lines(read(t, "../../docs/verification.md")) {
+		if strings.HasPrefix(line, "1. **Pure packages**") {
+			same(t, "the pure packages of docs/verification.md", namedPaths(line), pure)
+		}
+	}
+}
+
+// same holds a list of a document to what there is.
+func same(t *testing.T, what string, listed, there []string) {
+	t.Helper()
+	for _, dir := range there {
+		if !slices.Contains(listed, dir) {
+			t.Errorf("%s lack %s", what, dir)
+		}
+	}
+	for _, dir := range listed {
+		if !slices.Contains(there, dir) {
+			t.Errorf("%s have %s, which is none", what, dir)
+		}
 	}
 }
 
