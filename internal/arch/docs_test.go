@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"io/fs"
@@ -69,6 +70,31 @@ func TestTheProtocolListsEveryCode(t *testing.T) {
 		if row := fmt.Sprintf("| %d | `%s` |", k.Status(), k.Code()); !strings.Contains(text, row) {
 			t.Errorf("docs/protocol.md has no row %q", row)
 		}
+	}
+}
+
+// Every member that the OpenAPI file describes is named in the normative text.
+func TestTheProtocolNamesEveryMember(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal([]byte(read(t, "../../gateway/httpapi/openapi.json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	text, named := read(t, "../../docs/protocol.md"), 0
+	for schema, s := range doc.Components.Schemas {
+		for name := range s.Properties {
+			if named++; !strings.Contains(text, `"`+name+`"`) && !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("docs/protocol.md does not name %s of %s", name, schema)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d members found", named)
 	}
 }
 
