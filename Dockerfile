@@ -4,7 +4,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o /out/tidewire ./cmd/tidewire && mkdir /out/data
+# A release gives its name: docker build --build-arg VERSION=v1.2.3 .
+ARG VERSION=
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/tidewire ./cmd/tidewire && mkdir /out/data
 
 FROM scratch
 COPY --from=build /out/tidewire /tidewire
@@ -14,4 +16,7 @@ VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/tidewire"]
+# Alone this listens on the container's loopback, which -p does not reach: a node
+# lets nobody in from outside unasked, for it authenticates nobody.
+# docker-compose.yml has the flags that open it to this machine and no further.
 CMD ["serve", "--data", "/data"]
