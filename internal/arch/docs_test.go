@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -109,6 +110,23 @@ func TestTheOperationsPageListsEverySetting(t *testing.T) {
 		if !strings.Contains(text, row) {
 			t.Errorf("docs/operations.md has no row that begins %q", row)
 		}
+	}
+}
+
+// The file of settings that the operator's page shows is one that a node takes.
+func TestTheOperationsPageShowsAGoodFile(t *testing.T) {
+	_, block, ok := strings.Cut(read(t, "../../docs/operations.md"), "```yaml\n")
+	text, _, ended := strings.Cut(block, "```")
+	if !ok || !ended {
+		t.Fatal("docs/operations.md shows no YAML file")
+	}
+	path := filepath.Join(t.TempDir(), "tidewire.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := boot.Load(boot.Source{Environ: []string{"TIDEWIRE_CONFIG=" + path}, Hostname: "box"})
+	if err != nil || len(c.AllowedOrigins) != 2 || c.MaxConnections == 0 {
+		t.Errorf("%v, %+v", err, c)
 	}
 }
 
