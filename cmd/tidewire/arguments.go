@@ -9,13 +9,16 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("%s takes one TOPIC, not %d arguments: %s", cmd.CommandPath(), len(args), cmd.UseLine())
 	}
-	return nil
+	return topicFirst(cmd, args)
 }
 
 // topicFirst is that of a command about a topic and more.
 func topicFirst(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("%s needs a TOPIC: %s", cmd.CommandPath(), cmd.UseLine())
+	}
+	if args[0] == "" {
+		return usagef("the TOPIC is empty: %s", cmd.UseLine())
 	}
 	return nil
 }

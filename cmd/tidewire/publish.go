@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type publishFlags struct {
 	acks          string
 	timeout       time.Duration
 	rate          float64
+	keySet        bool
 	batch         int
 	noProgress    bool
 }
@@ -70,6 +72,7 @@ named with the reason on the standard error, and the exit code is 1.`,
 	exclude(cmd, "key", "key-field")
 	_ = cmd.RegisterFlagCompletionFunc("acks", cobra.FixedCompletions([]string{"all", "leader", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.keySet = fs.Changed("key")
 		enc, err := f.check()
 		if err != nil {
 			return err
@@ -95,8 +98,11 @@ func (f publishFlags) check() (encoder, error) {
 	if f.timeout < time.Second {
 		faults = append(faults, fmt.Errorf("--timeout: %s is less than a second", f.timeout))
 	}
-	if f.rate < 0 {
-		faults = append(faults, fmt.Errorf("--rate: %g is less than 0", f.rate))
+	if !(f.rate >= 0) || math.IsInf(f.rate, 0) { // nor is NaN
+		faults = append(faults, fmt.Errorf("--rate: %g is no number of records a second", f.rate))
+	}
+	if f.keySet && f.key == "" {
+		faults = append(faults, errors.New("--key: it is empty; leave it out for records without a key"))
 	}
 	if f.partition < -1 || f.partition > 1<<32-1 {
 		faults = append(faults, fmt.Errorf("--partition: %d is no partition", f.partition))
