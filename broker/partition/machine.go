@@ -116,7 +116,7 @@ func (m *Machine) judge(e *record.Entry, now int64, rules Rules) (rpc.RecordResu
 		return m.judgeVoid(e, now)
 	}
 	if !e.Producer.IsZero() {
-		if result, known := m.repeat(e); known {
+		if result, known := m.repeat(e, now); known {
 			return result, record.Drop
 		}
 	}
@@ -177,7 +177,7 @@ func (m *Machine) Repeats(b record.Batch) (results []rpc.RecordResult, ok bool) 
 		case e.Void:
 			results = append(results, rpc.RecordResult{Offset: -1})
 		case !e.Producer.IsZero():
-			result, _ := m.repeat(e)
+			result, _ := m.repeat(e, m.timestamp)
 			results = append(results, result)
 		case known && held.content == e.Idempotency.Hash:
 			results = append(results, duplicate(held))
@@ -212,10 +212,10 @@ func (m *Machine) refuse(e *record.Entry, rules Rules) error {
 }
 
 // repeat answers a sequenced record that is not the producer's next.
-func (m *Machine) repeat(e *record.Entry) (rpc.RecordResult, bool) {
+func (m *Machine) repeat(e *record.Entry, now int64) (rpc.RecordResult, bool) {
 	p := m.producers.get(e.Producer)
 	if p == nil {
-		return m.unknown(e)
+		return m.unknown(e, now)
 	}
 	switch {
 	case e.Sequence == p.next:
@@ -236,12 +236,12 @@ func (m *Machine) repeat(e *record.Entry) (rpc.RecordResult, bool) {
 	return rpc.RecordResult{Offset: r.offset, Timestamp: r.timestamp, Duplicate: true}, true
 }
 
-func (m *Machine) unknown(e *record.Entry) (rpc.RecordResult, bool) {
+func (m *Machine) unknown(e *record.Entry, now int64) (rpc.RecordResult, bool) {
 	if e.Sequence > 0 {
 		return rpc.RecordResult{Err: fault.New(fault.UnknownProducer, "producer %s is not known here (any more), so sequence %d cannot be placed; start a new producer at 0", e.Producer, e.Sequence).With("expected", 0)}, true
 	}
-	if len(m.producers.byID) >= MaxProducers {
-		return rpc.RecordResult{Err: fault.New(fault.Limit, "the partition remembers %d producers and can take no more until some are silent for %s", MaxProducers, ProducerAge)}, true
+	if !m.producers.takes(now) {
+		return rpc.RecordResult{Err: fault.New(fault.Limit, "the partition remembers %d producers and can take no more until some are silent for %s", MaxProducers, CrowdedAge)}, true
 	}
 	return rpc.RecordResult{}, false
 }
@@ -253,7 +253,7 @@ func outOfOrder(e *record.Entry, expected int64) error {
 
 // judgeVoid uses a sequence up. One that is used up already is fine.
 func (m *Machine) judgeVoid(e *record.Entry, now int64) (rpc.RecordResult, record.Fate) {
-	if result, known := m.repeat(e); known {
+	if result, known := m.repeat(e, now); known {
 		if p := m.producers.get(e.Producer); p != nil && e.Sequence < p.next {
 			return rpc.RecordResult{Offset: -1}, record.Drop
 		}

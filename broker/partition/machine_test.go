@@ -177,6 +177,47 @@ func TestRefusalsUseNumbersUp(t *testing.T) {
 	}
 }
 
+// More producers than can be remembered push out the longest silent ones, but
+// none that may still repeat; and the log alone brings about the same.
+func TestACrowdOfProducersPushesOutTheSilent(t *testing.T) {
+	l := &log{m: New(0)}
+	fresh := func(n int) record.Batch {
+		var b record.Builder
+		var id ident.ProducerID
+		id[0], id[1], id[2], id[3] = 1, byte(n>>16), byte(n>>8), byte(n)
+		b.Add(&record.Record{Producer: id, ContentType: "text/plain", Value: []byte("x")})
+		return b.Seal()
+	}
+	for n := range MaxProducers {
+		l.append(t, fresh(n), 1000+int64(n/1000)) // 132 ms in all
+	}
+	steps := []struct {
+		b    record.Batch
+		ms   int64
+		want string
+	}{
+		{fresh(MaxProducers), 2000, "limit"},
+		{fresh(7), 2000, "duplicate of 7"},
+		{fresh(MaxProducers), 1000 + CrowdedAge.Milliseconds(), fmt.Sprint("kept at ", MaxProducers)}, // producer 0 goes
+		{fresh(1), 1000 + CrowdedAge.Milliseconds(), "duplicate of 1"},
+		{fresh(0), 1000 + CrowdedAge.Milliseconds(), fmt.Sprint("kept at ", MaxProducers+1)}, // producer 1 goes, a repeat after its time
+	}
+	for i, s := range steps {
+		if got := describe(l.append(t, s.b, s.ms)); got[0] != s.want {
+			t.Errorf("step %d: %s, want %s", i, got[0], s.want)
+		}
+	}
+	folded := New(0)
+	for _, b := range l.batches {
+		if err := folded.Fold(b, rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(folded.producers.byID) != MaxProducers || !bytes.Equal(folded.Snapshot(), l.m.Snapshot()) {
+		t.Fatal("the log does not say what the machine knows")
+	}
+}
+
 // What was kept is found again whatever has changed since: a lower bound, or a
 // disk with no room for anything new.
 func TestRepeatsAreFoundBeforeAnythingIsRefused(t *testing.T) {

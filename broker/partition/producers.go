@@ -13,8 +13,11 @@ const (
 	// ProducerAge is how long a producer is remembered after its last record,
 	// in the log's time.
 	ProducerAge = time.Hour
-	// MaxProducers bounds the producers of one partition.
+	// MaxProducers bounds the producers of one partition. Where there are more,
+	// the longest silent one is forgotten for a new one, if it has been silent for
+	// CrowdedAge: whoever repeats does so within seconds.
 	MaxProducers = 1 << 17
+	CrowdedAge   = 2 * time.Minute
 	// MaxRuns bounds the runs of all producers of one partition, 40 B each. Past
 	// it a producer that goes on keeps its last CrowdedRecords only: older
 	// repeats are still known as duplicates, but no longer where.
@@ -108,6 +111,9 @@ func (s *producers) get(id ident.ProducerID) *producer { return s.byID[id] }
 func (s *producers) add(id ident.ProducerID, r run) {
 	p := s.byID[id]
 	if p == nil {
+		if len(s.byID) >= MaxProducers {
+			s.forget(s.age.Front())
+		}
 		p = &producer{id: id, next: r.sequence}
 		p.place = s.age.PushBack(p)
 		s.byID[id] = p
@@ -126,12 +132,20 @@ func (s *producers) add(id ident.ProducerID, r run) {
 // expire forgets the producers whose last record is older than the age.
 func (s *producers) expire(now int64) {
 	for e := s.age.Front(); e != nil; e = s.age.Front() {
-		p := e.Value.(*producer)
-		if now-p.last <= ProducerAge.Milliseconds() {
+		if now-e.Value.(*producer).last <= ProducerAge.Milliseconds() {
 			return
 		}
-		s.age.Remove(e)
-		delete(s.byID, p.id)
-		s.runs -= len(p.runs)
+		s.forget(e)
 	}
+}
+
+func (s *producers) forget(e *list.Element) {
+	p := s.age.Remove(e).(*producer)
+	delete(s.byID, p.id)
+	s.runs -= len(p.runs)
+}
+
+// takes reports whether one more producer can be remembered.
+func (s *producers) takes(now int64) bool {
+	return len(s.byID) < MaxProducers || now-s.age.Front().Value.(*producer).last >= CrowdedAge.Milliseconds()
 }
