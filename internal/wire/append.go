@@ -127,6 +127,26 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, '"')
 }
 
+// stringBytes is the room that AppendString needs at most.
+func stringBytes[T string | []byte](s T) int {
+	n := 2 + len(s)
+	foreign := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			n++
+		case c < 0x20:
+			n += 5
+		case c >= utf8.RuneSelf:
+			foreign++
+		}
+	}
+	if foreign > 0 && !utf8.ValidString(string(s)) {
+		n += 2 * foreign // U+FFFD for each byte of it
+	}
+	return n
+}
+
 // AppendCompact writes valid JSON without the white space between its parts.
 func AppendCompact(dst, json []byte) []byte {
 	start := 0

@@ -39,8 +39,12 @@ type SubscribeFrame struct {
 	Credit    int64 // -1: no bound
 }
 
-// MaxKeys bounds the keys of one subscription.
-const MaxKeys = 1000
+// MaxKeys and MaxKeysBytes bound the keys of one subscription, which the server
+// holds for as long as it lasts.
+const (
+	MaxKeys      = 1000
+	MaxKeysBytes = 64 << 10
+)
 
 // opFields are the names each op takes beside op and id.
 var opFields = map[string][]string{
@@ -253,10 +257,15 @@ func (s *SubscribeFrame) member(name string, v Value) (err error) {
 			if len(s.Keys) == 0 {
 				return v.invalid("takes at least one key")
 			}
+			bytes := 0
 			for _, k := range s.Keys {
 				if _, err := Key(k); err != nil {
 					return v.invalid("takes keys of 1 to %d bytes", MaxKeyBytes)
 				}
+				bytes += len(k)
+			}
+			if bytes > MaxKeysBytes {
+				return v.invalid("takes keys of at most %d bytes together; these have %d: use more subscriptions, or \"key_prefix\"", MaxKeysBytes, bytes)
 			}
 		}
 	case "partition":

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/base64"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -58,6 +59,27 @@ func AppendMessage(dst []byte, topic string, h record.Header, e *record.Entry) [
 		dst = AppendBase64(dst, e.Value)
 	}
 	return append(dst, '}')
+}
+
+// messageFrameBytes is more than a message takes beside what its record holds:
+// the names of its members, its numbers and its time.
+const messageFrameBytes = 224
+
+// MessageBytes is the room that AppendMessage needs at most.
+func MessageBytes(topic string, e *record.Entry) int {
+	n := messageFrameBytes + len(topic) + stringBytes(e.Key) + stringBytes(e.ContentType)
+	for _, f := range e.Headers {
+		n += 2 + stringBytes(f.Name) + stringBytes(f.Value)
+	}
+	switch {
+	case e.Tombstone:
+		return n
+	case IsJSON(e.ContentType):
+		return n + len(e.Value)
+	case IsText(e.ContentType) && utf8.Valid(e.Value):
+		return n + stringBytes(e.Value)
+	}
+	return n + 2 + base64.StdEncoding.EncodedLen(len(e.Value))
 }
 
 // OffsetOf is the offset of an entry of a batch.

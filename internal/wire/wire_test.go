@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"pgregory.net/rapid"
 
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -52,6 +55,9 @@ func TestMessageShapes(t *testing.T) {
 		want := `{"topic":"orders","partition":3,"offset":42,"timestamp":"2026-02-16T09:36:07.089Z",` + c.want
 		if got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, want)
+		}
+		if most := MessageBytes("orders", &record.Entry{Record: c.r, Delta: 2}); len(got) > most || most > len(got)+messageFrameBytes {
+			t.Errorf("%s: %d bytes where room is made for %d", c.name, len(got), most)
 		}
 		if !json.Valid([]byte(got)) || strings.Contains(got, "\n") {
 			t.Errorf("%s: not one line of JSON: %s", c.name, got)
@@ -264,5 +270,41 @@ func TestRefusalsArePlain(t *testing.T) {
 		if got := ShortDuration(d); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestMessagesFitTheRoomThatIsMadeForThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := record.Header{Partition: ident.Partition{Index: math.MaxUint32}, Base: math.MaxInt64 - 10, Timestamp: 253402300799999}
+		e := &record.Entry{Delta: 9, Record: record.Record{
+			ContentType: rapid.SampledFrom([]string{record.JSON, "text/plain", "image/png"}).Draw(t, "type"),
+			Tombstone:   rapid.Bool().Draw(t, "tombstone"),
+			Value:       rapid.SliceOf(rapid.ByteRange(0, 255)).Draw(t, "value"),
+			Headers:     []record.HeaderField{{Name: "a", Value: rapid.String().Draw(t, "header")}},
+		}}
+		if rapid.Bool().Draw(t, "keyed") {
+			e.Key = rapid.SliceOf(rapid.ByteRange(0, 255)).Draw(t, "key")
+		}
+		if got, most := len(AppendMessage(nil, "orders", h, e)), MessageBytes("orders", e); got > most {
+			t.Fatalf("%d bytes where room is made for %d", got, most)
+		}
+	})
+}
+
+func TestTheKeysOfASubscriptionAreBoundedTogether(t *testing.T) {
+	frame := func(bytes int) error {
+		keys := make([]string, 128)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("%0*d", bytes/128, i)
+		}
+		b, _ := json.Marshal(map[string]any{"op": "subscribe", "id": 1, "topic": "t", "keys": keys})
+		_, err := ParseFrame(b)
+		return err
+	}
+	if err := frame(MaxKeysBytes); err != nil {
+		t.Error(err)
+	}
+	if err := frame(MaxKeysBytes + 128); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "together") {
+		t.Error(err)
 	}
 }
