@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/httpapi"
 	"tidewire/gateway/publish"
@@ -90,7 +91,8 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg}
 	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: cfg.Broker, Registerer: cfg.Registerer})
 	delivered := deliver.NewMetrics(cfg.Registerer)
-	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Logger: cfg.Logger, Metrics: delivered})
+	held := budget.New(budget.DefaultBytes)
+	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
 	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
 	g.streams = deliver.NewStreams(deliver.StreamsConfig{
 		Hub: g.hub, Seats: seats, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
@@ -104,7 +106,7 @@ func New(cfg Config) *Gateway {
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, AllowedOrigins: cfg.AllowedOrigins,
-		Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
+		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)
 	refused := delivered.Refused.WithLabelValues("open_files")
@@ -121,7 +123,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.sessions.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
 	group.Go(func() error {
-		if err := g.server.Serve(g.ceiling); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(httpapi.Patient(g.ceiling)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -95,7 +96,7 @@ func TestADamagedPartitionKeepsNoOtherFromPolls(t *testing.T) {
 				t.Fatalf("an end is claimed, or never comes, after %v", got)
 			}
 			var msgs []message
-			if err := json.Unmarshal([]byte("["+string(res.Messages)+"]"), &msgs); err != nil {
+			if err := json.Unmarshal([]byte("["+string(bytes.Join(res.Messages, nil))+"]"), &msgs); err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range msgs {

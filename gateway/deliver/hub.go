@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/topology"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -24,8 +25,11 @@ type Config struct {
 	// RingTotalBytes bounds all rings together: above it a ring keeps its
 	// newest batch alone; 256 MiB.
 	RingTotalBytes int64
-	Logger         *slog.Logger
-	Metrics        *Metrics // nil: its own, unregistered
+	// Held bounds the answers of polls that clients have not taken; nil: the
+	// hub's own.
+	Held    *budget.Budget
+	Logger  *slog.Logger
+	Metrics *Metrics // nil: its own, unregistered
 }
 
 // Hub gives each partition that is subscribed to one feed.
@@ -37,6 +41,8 @@ type Hub struct {
 	ringBound int
 	ringTotal int64
 	ringBytes atomic.Int64 // of all rings
+	held      *budget.Budget
+	reading   *budget.Budget // batches that polls are taking messages out of
 
 	mu      sync.Mutex
 	feeds   map[ident.Partition]*feed
@@ -54,8 +60,13 @@ func New(cfg Config) *Hub {
 		metrics:   cmp.Or(cfg.Metrics, NewMetrics(nil)),
 		ringBound: cmp.Or(cfg.RingBytes, 2<<20),
 		ringTotal: cmp.Or(cfg.RingTotalBytes, 256<<20),
+		held:      cfg.Held,
+		reading:   budget.New(pollReadingBytes),
 		feeds:     map[ident.Partition]*feed{},
 		wake:      make(chan struct{}, 1),
+	}
+	if h.held == nil {
+		h.held = budget.New(budget.DefaultBytes)
 	}
 	return h
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/cursor"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -45,13 +46,17 @@ type PollRequest struct {
 
 // PollResult is the answer.
 type PollResult struct {
-	Messages []byte // encoded, with commas between them
+	Messages [][]byte // encoded, with commas between them, in pieces
 	Count    int
 	Cursor   string // where to go on
 	End      bool   // nothing more was below the high watermark
 	// Unavailable are the partitions that nothing more can be read of until
 	// somebody mends them. The others are served.
 	Unavailable []Unavailable
+	// Held is what the messages hold of the node's memory: whoever has written a
+	// piece and dropped it gives back its capacity, and in the end closes Held.
+	// nil where there are no messages.
+	Held *budget.Share
 }
 
 // Unavailable is a partition that cannot be read further, and why.
@@ -70,7 +75,17 @@ func (h *Hub) Poll(ctx context.Context, q PollRequest) (PollResult, error) {
 		return PollResult{}, q.Start.Gap.Fault()
 	}
 	p := newPoll(h, q)
-	deadline := time.Now().Add(q.Wait)
+	res, err := p.run(ctx, q.Wait)
+	if err != nil || res.Count == 0 {
+		p.answer.share.Close()
+		return res, err
+	}
+	res.Messages, res.Held = p.answer.pieces, p.answer.share
+	return res, nil
+}
+
+func (p *poll) run(ctx context.Context, wait time.Duration) (PollResult, error) {
+	deadline := time.Now().Add(wait)
 	patient := time.Now().Add(patience)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := p.pass(ctx)
@@ -85,6 +100,11 @@ func (h *Hub) Poll(ctx context.Context, q PollRequest) (PollResult, error) {
 			continue
 		case err != nil:
 			return PollResult{}, err
+		case p.count == 0 && p.answer.short > 0: // for its first message
+			if err := p.answer.await(ctx); err != nil {
+				return PollResult{}, err
+			}
+			continue
 		case p.count > 0 || !p.atEnd():
 			return p.result(p.atEnd()), nil
 		case !now.Before(deadline):
@@ -107,8 +127,8 @@ type poll struct {
 	scan     int // bytes of the log that may still be read
 	first    int // the partition to begin with, so that none is always last
 
-	out   []byte
-	count int
+	answer pollAnswer
+	count  int
 }
 
 // pollPlace is where a poll stands in one partition.
@@ -122,7 +142,8 @@ type pollPlace struct {
 func newPoll(h *Hub, q PollRequest) *poll {
 	p := &poll{
 		hub: h, start: &q.Start, match: q.Start.Filter.matcher(), scan: pollScanBytes,
-		limit: q.Limit, maxBytes: q.MaxBytes, first: rand.IntN(max(1, len(q.Start.Places))),
+		answer: pollAnswer{share: h.held.Share()},
+		limit:  q.Limit, maxBytes: q.MaxBytes, first: rand.IntN(max(1, len(q.Start.Places))),
 	}
 	if p.limit <= 0 {
 		p.limit = DefaultPollLimit
@@ -142,7 +163,7 @@ func (p *poll) pass(ctx context.Context) error {
 	n := len(p.places)
 	for round := 0; round < 2; round++ {
 		for i := range n {
-			if p.count >= p.limit || len(p.out) >= p.maxBytes || p.scan <= 0 {
+			if p.count >= p.limit || p.answer.bytes >= p.maxBytes || p.scan <= 0 || p.answer.short > 0 {
 				return nil
 			}
 			place := &p.places[(p.first+i)%n]
@@ -154,8 +175,8 @@ func (p *poll) pass(ctx context.Context) error {
 				share = 1
 			}
 			messages := max(1, (p.limit-p.count)/share)
-			bytes := (p.maxBytes - len(p.out)) / share
-			switch err := p.read(ctx, place, p.count+messages, len(p.out)+bytes); {
+			bytes := (p.maxBytes - p.answer.bytes) / share
+			switch err := p.read(ctx, place, p.count+messages, p.answer.bytes+bytes); {
 			case err == nil:
 			case fault.Lasting(err) && n > 1:
 				place.stuck, place.end = err, true
@@ -170,36 +191,41 @@ func (p *poll) pass(ctx context.Context) error {
 // read takes messages of one partition until the poll holds that many, or that
 // many bytes.
 func (p *poll) read(ctx context.Context, place *pollPlace, count, bytes int) error {
-	ref := p.start.Topic.Ref(place.Partition)
-	for p.count < count && len(p.out) < bytes && p.scan > 0 {
+	for p.count < count && p.answer.bytes < bytes && p.scan > 0 {
 		most := min(pollReadBytes, p.scan)
 		if p.match.all { // about what is wanted, and not a piece of the log for one message
-			most = min(most, bytes-len(p.out), (count-p.count)*pollMessageBytes)
+			most = min(most, bytes-p.answer.bytes, (count-p.count)*pollMessageBytes)
 		}
-		res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: most})
-		if err != nil {
-			if err = p.missed(place, res.Bounds, err); err != nil {
-				return err
-			}
-			if place.end {
-				return nil
-			}
-			continue
-		}
-		if len(res.Batches) == 0 {
-			place.end = true
-			return nil
-		}
-		p.scan -= len(res.Batches)
-		full, err := p.take(place, res.Batches, count, bytes)
-		if err != nil {
+		full, err := p.readOnce(ctx, place, most, count, bytes)
+		if err != nil || full || place.end {
 			return err
-		}
-		if place.end = place.Offset >= res.Bounds.HW; place.end || full {
-			return nil
 		}
 	}
 	return nil
+}
+
+// readOnce takes messages out of one read of a partition. full says that the
+// next one has no room.
+func (p *poll) readOnce(ctx context.Context, place *pollPlace, most, count, bytes int) (full bool, err error) {
+	ref := p.start.Topic.Ref(place.Partition)
+	// However small most is, one record comes, however large.
+	release, err := p.hub.beginReading(ctx, max(most, p.start.Topic.Settings.MaxMessageBytes))
+	if err != nil {
+		return true, err
+	}
+	defer release()
+	res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: most})
+	if err != nil {
+		return false, p.missed(place, res.Bounds, err)
+	}
+	if len(res.Batches) == 0 {
+		place.end = true
+		return true, nil
+	}
+	p.scan -= len(res.Batches)
+	full, err = p.take(place, res.Batches, count, bytes)
+	place.end = err == nil && place.Offset >= res.Bounds.HW
+	return full, err
 }
 
 // missed judges a read that gave nothing. nil: go on, place.end says whether
@@ -274,15 +300,21 @@ func (p *poll) take(place *pollPlace, batches []byte, count, bytes int) (full bo
 }
 
 // add appends one message, unless it has no room: in the share of its
-// partition, or, as the first of it, in what the whole poll may hold.
+// partition, or, as the first of it, in what the whole poll may hold, or in
+// what the node may hold for its clients.
 func (p *poll) add(h record.Header, e *record.Entry, bytes int, moved bool) bool {
-	before := len(p.out)
-	if p.count > 0 {
-		p.out = append(p.out, ',')
+	topic := p.start.Topic.Name
+	if !p.answer.room(1 + wire.MessageBytes(topic, e)) {
+		return false
 	}
-	p.out = wire.AppendMessage(p.out, p.start.Topic.Name, h, e)
-	if n := len(p.out); p.count > 0 && n > bytes && (n > p.maxBytes || moved) {
-		p.out = p.out[:before]
+	n := p.answer.append(func(b []byte) []byte {
+		if p.count > 0 {
+			b = append(b, ',')
+		}
+		return wire.AppendMessage(b, topic, h, e)
+	})
+	if all := p.answer.bytes; p.count > 0 && all > bytes && (all > p.maxBytes || moved) {
+		p.answer.undo(n)
 		return false
 	}
 	p.count++
@@ -308,7 +340,7 @@ func (p *poll) cursor() string {
 }
 
 func (p *poll) result(end bool) PollResult {
-	res := PollResult{Messages: p.out, Count: p.count, Cursor: p.cursor(), End: end}
+	res := PollResult{Count: p.count, Cursor: p.cursor(), End: end}
 	for i := range p.places {
 		if place := &p.places[i]; place.stuck != nil {
 			res.Unavailable = append(res.Unavailable, Unavailable{place.Partition, place.stuck})

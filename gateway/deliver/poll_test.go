@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/deliver"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -28,8 +30,11 @@ func poll(t *testing.T, h *deliver.Hub, q deliver.PollRequest) ([]message, deliv
 		t.Fatal(err)
 	}
 	var out []message
-	if err := json.Unmarshal([]byte("["+string(res.Messages)+"]"), &out); err != nil {
-		t.Fatalf("%s: %v", res.Messages, err)
+	if err := json.Unmarshal([]byte("["+string(bytes.Join(res.Messages, nil))+"]"), &out); err != nil {
+		t.Fatalf("%s: %v", bytes.Join(res.Messages, nil), err)
+	}
+	if res.Held != nil {
+		res.Held.Close()
 	}
 	if len(out) != res.Count {
 		t.Fatalf("%d messages, count %d", len(out), res.Count)
@@ -83,6 +88,36 @@ func TestPollsReadEveryRecordOnceInOrder(t *testing.T) {
 		if q.Limit == 7 && polls < 600/7 {
 			t.Fatalf("%d polls", polls)
 		}
+	}
+}
+
+// Where the node holds nearly all it may, polls are smaller, and miss nothing.
+func TestPollsAreSmallerWhereMemoryIsShort(t *testing.T) {
+	m, held := newMemory(), budget.New(1<<20)
+	topic := m.topic("orders", 2)
+	h := startHub(t, m, deliver.Config{Held: held})
+	for i := range 200 {
+		m.append(topic.Ref(ident.Index(i%2)), strings.Repeat("k", 1000))
+	}
+	hog := held.Share()
+	if err := hog.Need(t.Context(), 800_000, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	start := resolve(t, h, deliver.Request{Topic: topic, From: "earliest"})
+	got, polls := follow(t, h, topic, deliver.PollRequest{Start: start, Limit: 10_000})
+	if len(got[0]) != 100 || len(got[1]) != 100 || polls < 3 {
+		t.Errorf("%d and %d messages in %d polls", len(got[0]), len(got[1]), polls)
+	}
+	for p, offsets := range got {
+		for i, o := range offsets {
+			if o != ident.Offset(i) {
+				t.Fatalf("partition %d: offset %d at %d", p, o, i)
+			}
+		}
+	}
+	hog.Close()
+	if _, polls := follow(t, h, topic, deliver.PollRequest{Start: start, Limit: 10_000}); polls != 1 || held.Held() != 0 {
+		t.Errorf("%d polls, %d bytes held in the end", polls, held.Held())
 	}
 }
 

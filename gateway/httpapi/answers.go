@@ -37,6 +37,7 @@ type answers struct {
 	tail    int64    // lines so far
 	settled int64    // lines that have an answer
 	refused bool     // some line was not kept
+	errors  int      // answers that were not taken and are errors
 	ended   bool     // there are no more lines
 	broken  bool     // nobody takes answers any more
 }
@@ -79,6 +80,20 @@ func (a *answers) growLocked() {
 	}
 }
 
+const (
+	// answerBytes and errorBytes are about what an answer holds, and an error
+	// besides.
+	answerBytes = 64
+	errorBytes  = 768
+)
+
+// bytes is about what the answers hold that were not taken.
+func (a *answers) bytes() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return int64(len(a.ring)*answerBytes + a.errors*errorBytes)
+}
+
 func (a *answers) at(line int64) *answer { return &a.ring[line%int64(len(a.ring))] }
 
 // settle says what became of a line.
@@ -93,7 +108,10 @@ func (a *answers) settle(line int64, res publish.Result) {
 		offset: res.Offset, timestamp: res.Timestamp, err: res.Err,
 	}
 	a.settled++
-	a.refused = a.refused || res.Err != nil
+	if res.Err != nil {
+		a.refused = true
+		a.errors++
+	}
 	if line == a.head || a.ended && a.settled == a.tail {
 		a.changed.Broadcast()
 	}
@@ -141,7 +159,10 @@ func (a *answers) take(batch []answer) (_ []answer, drained bool) {
 	full := a.tail-a.head == maxPending
 	for a.head < a.tail && a.at(a.head).settled && len(batch) < cap(batch) && !a.broken {
 		batch = append(batch, *a.at(a.head))
-		a.at(a.head).err = nil
+		if a.at(a.head).err != nil {
+			a.errors--
+			a.at(a.head).err = nil
+		}
 		a.head++
 	}
 	if full {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/topology"
@@ -89,6 +90,10 @@ type Config struct {
 
 	AllowedOrigins []string // such as https://app.example.com, beside the node's own
 
+	// Held bounds the answers that clients have not taken and the bodies that
+	// are not whole; nil: the API's own.
+	Held *budget.Budget
+
 	Gatherer   prometheus.Gatherer   // behind /metrics; nil: an empty page
 	Registerer prometheus.Registerer // nil: nothing is counted
 	Logger     *slog.Logger          // nil: silent
@@ -108,13 +113,17 @@ type API struct {
 
 // New makes the API. It starts nothing.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, origins: newOrigins(cfg.AllowedOrigins), metrics: newMetrics(cfg.Registerer), log: cfg.Logger}
+	a := &API{cfg: cfg, origins: newOrigins(cfg.AllowedOrigins), log: cfg.Logger}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	if a.cfg.Gatherer == nil {
 		a.cfg.Gatherer = prometheus.NewRegistry()
 	}
+	if a.cfg.Held == nil {
+		a.cfg.Held = budget.New(budget.DefaultBytes)
+	}
+	a.metrics = newMetrics(cfg.Registerer, a.cfg.Held)
 	a.drain, a.endWait = context.WithCancel(context.Background())
 	a.handler = a.router()
 	return a

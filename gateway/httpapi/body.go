@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tidewire/gateway/budget"
 	"tidewire/internal/fault"
 )
 
@@ -93,21 +94,32 @@ func brokenBody(err error) error {
 var errTooMuch = errors.New("too much")
 
 // readBounded reads a whole body of at most most bytes; errTooMuch: it has more.
-func readBounded(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+// What it holds it takes from share, as the body grows; it does not read on
+// while the node holds all it may.
+func readBounded(w http.ResponseWriter, r *http.Request, most int, share *budget.Share) ([]byte, error) {
 	if r.ContentLength > int64(most) {
 		return nil, errTooMuch
 	}
-	room := 512
-	if r.ContentLength > 0 {
-		// One byte more than announced, so that the end is met without growing;
-		// not all at once, for announcing costs the client nothing.
-		room = int(min(r.ContentLength+1, 64<<10))
+	// One byte more than announced, so that the end is met without growing; not
+	// all at once, for announcing costs the client nothing.
+	whole, room := most+1, 512
+	if r.ContentLength >= 0 {
+		whole, room = int(r.ContentLength)+1, 64<<10
 	}
-	in := io.LimitReader(newSender(w, r, bodySilence, bodyTime), int64(most)+1)
-	b := make([]byte, 0, room)
+	room = min(room, whole)
+	body := newSender(w, r, bodySilence, bodyTime)
+	in := io.LimitReader(body, int64(most)+1)
+	var b []byte
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			grown := max(room, min(2*cap(b), whole))
+			if err := share.Need(r.Context(), int64(grown), heldPatience); err != nil {
+				body.broken()
+				return nil, err
+			}
+			larger := append(make([]byte, 0, grown), b...)
+			share.Give(int64(cap(b)))
+			b = larger
 		}
 		n, err := in.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -122,8 +134,9 @@ func readBounded(w http.ResponseWriter, r *http.Request, most int) ([]byte, erro
 	}
 }
 
-// controlBody reads the JSON body of a call of control.
-func controlBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// controlBody reads the JSON body of a call of control. It counts against what
+// the node holds only while it arrives: there is little of it.
+func (a *API) controlBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	t, err := mediaType(r)
 	if err != nil {
 		return nil, err
@@ -132,7 +145,9 @@ func controlBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if t != "" && t != formType && t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return nil, fault.New(fault.UnsupportedMediaType, "this call takes application/json, not %q", clip(t)).With("field", "Content-Type")
 	}
-	b, err := readBounded(w, r, controlBytes)
+	share := a.cfg.Held.Share()
+	defer share.Close()
+	b, err := readBounded(w, r, controlBytes, share)
 	if errors.Is(err, errTooMuch) {
 		return nil, fault.New(fault.MessageTooLarge, "the body of this call takes at most %d bytes", controlBytes).With("field", "body")
 	}

@@ -64,7 +64,7 @@ func (a *API) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	body, err := controlBody(w, r)
+	body, err := a.controlBody(w, r)
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,7 @@ func newNode(t testing.TB) *node {
 	})
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(n.api)
+	server.Listener = Patient(server.Listener)
 	server.Start()
 	n.url = server.URL
 	t.Cleanup(func() {

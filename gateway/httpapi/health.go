@@ -41,13 +41,23 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 
 // metricsPage is GET /metrics: OpenMetrics, but for a client that asks for
 // another text.
-func (a *API) metricsPage() http.Handler {
+func (a *API) metricsPage() action {
 	page := promhttp.HandlerFor(a.cfg.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		share := a.cfg.Held.Share()
+		defer share.Close()
+		if err := share.Need(r.Context(), metricsBytes, heldPatience); err != nil {
+			return err
+		}
 		// promhttp takes silence for the older format, and */* too.
 		if accept := r.Header.Get("Accept"); accept == "" || accept == "*/*" {
 			r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 		}
 		page.ServeHTTP(w, r)
-	})
+		return nil
+	}
 }
+
+// metricsBytes is about what the figures hold that a page of metrics is written
+// from.
+const metricsBytes = 256 << 10

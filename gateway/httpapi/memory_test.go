@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tidewire/gateway/publish"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -164,26 +165,38 @@ func (m *memory) appendLocked(req rpc.Append) rpc.Appended {
 	p := m.parts[req.Partition]
 	now := time.Now().UnixMilli()
 	var out rpc.Appended
-	var keep []bool
+	var fates []record.Fate
 	next := p.hw
+	most := m.Snapshot().ByID[req.Partition.Topic].Settings.MaxMessageBytes
 	for it := req.Batch.Entries(); it.Next(); {
 		e := it.Entry()
 		res := rpc.RecordResult{Offset: next, Timestamp: now}
 		found, err := p.seen(e, res)
-		kept := err == nil && found == nil
+		fate := record.Drop
 		switch {
 		case err != nil:
 			res = rpc.RecordResult{Err: err}
 		case found != nil:
 			res = *found
 			res.Duplicate = true
-		case !e.Void:
-			next++
+		case e.Bytes() > most:
+			res = rpc.RecordResult{Err: publish.TooLarge("", e.Bytes(), most)}
+			fate = record.UseUp
+			if w := p.producers[e.Producer]; w != nil {
+				w.at[e.Sequence] = rpc.RecordResult{Err: fault.New(fault.Invalid, "sequence %d was used up by a record that was refused", e.Sequence)}
+			}
+		default:
+			fate = record.Keep
+			if e.Void {
+				fate = record.UseUp
+			} else {
+				next++
+			}
 		}
-		keep = append(keep, kept)
+		fates = append(fates, fate)
 		out.Records = append(out.Records, res)
 	}
-	batch, err := req.Batch.Filter(func(i int) bool { return keep[i] })
+	batch, err := req.Batch.Filter(func(i int) record.Fate { return fates[i] })
 	if err != nil {
 		return rpc.Appended{Err: err}
 	}
@@ -216,6 +229,9 @@ func (p *memoryPart) seen(e *record.Entry, at rpc.RecordResult) (*rpc.RecordResu
 			return nil, fault.New(fault.OutOfOrderSequence, "sequence %d came where %d is expected", e.Sequence, w.next).With("expected", w.next)
 		case e.Sequence < w.next:
 			first, ok := w.at[e.Sequence]
+			if first.Err != nil && !e.Void {
+				return nil, first.Err
+			}
 			if !ok {
 				first = rpc.RecordResult{Offset: -1}
 			}

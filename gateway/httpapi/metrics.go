@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/gateway/budget"
 )
 
 // metrics of the API. Routes are patterns, so no label holds what a client sent.
@@ -13,7 +15,7 @@ type metrics struct {
 	linesKept, linesRefused prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, held *budget.Budget) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gateway_http_requests_total",
@@ -26,7 +28,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}, []string{"kept"})
 	m.linesKept, m.linesRefused = lines.WithLabelValues("true"), lines.WithLabelValues("false")
 	if reg != nil {
-		reg.MustRegister(m.requests, lines)
+		reg.MustRegister(m.requests, lines, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gateway_http_held_bytes",
+			Help: "Bytes held of answers that clients have not taken and of bodies that have not arrived whole.",
+		}, func() float64 { return float64(held.Held()) }))
 	}
 	return m
 }

@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
 	"sync"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
 	"tidewire/internal/fault"
@@ -37,9 +40,9 @@ const readAhead = 64 << 10
 // each of which may be written in escapes.
 const lineRoom = 128 << 10
 
-// lineBytes bounds a line: JSON may write one byte of text in up to six, and
-// prose never comes near that.
-func lineBytes(maxMessage int) int { return 3*maxMessage + lineRoom }
+// lineBytes bounds a line by what the largest record can need: JSON may write
+// one byte of text in up to six.
+func lineBytes(maxMessage int) int { return 6*maxMessage + lineRoom }
 
 // produceLines is POST /topics/{topic} with one record a line.
 func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCall) error {
@@ -63,7 +66,12 @@ func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCal
 		}()
 		failed = a.writeAnswers(w, c, ans)
 	})
-	a.readLines(newLineReader(in, lineBytes(c.topic.Settings.MaxMessageBytes), readAhead), c, ans)
+	share := a.cfg.Held.Share()
+	defer share.Close()
+	h := &lineHolder{ctx: r.Context(), share: share, broken: in.broken}
+	lines := newLineReader(in, lineBytes(c.mostBytes()), readAhead)
+	lines.hold = h.line
+	a.readLines(lines, c, ans, h)
 	ans.end()
 	writing.Wait()
 	if failed != nil {
@@ -73,7 +81,7 @@ func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCal
 }
 
 // readLines publishes the lines of a body until it ends.
-func (a *API) readLines(in *lineReader, c *produceCall, ans *answers) {
+func (a *API) readLines(in *lineReader, c *produceCall, ans *answers, h *lineHolder) {
 	for sequence := c.sequence; ; sequence++ {
 		line, partial, err := in.next()
 		if err == io.EOF {
@@ -89,12 +97,16 @@ func (a *API) readLines(in *lineReader, c *produceCall, ans *answers) {
 			done(publish.Result{Err: a.brokenLines(err, partial)})
 			return
 		}
+		if err := h.answers(ans.bytes()); err != nil {
+			done(publish.Result{Err: err})
+			return
+		}
 		var rec record.Record
 		var partition *ident.Index
 		if err == nil {
 			rec, partition, err = c.line(line, sequence)
 		} else {
-			err = c.tooLarge("the line is longer than any record can be")
+			err = c.tooLarge(fmt.Sprintf("the line has more than the %d bytes that JSON can need for a record", in.most))
 		}
 		if err != nil {
 			a.refuse(c, sequence, err, done)
@@ -107,6 +119,9 @@ func (a *API) readLines(in *lineReader, c *produceCall, ans *answers) {
 }
 
 func (a *API) brokenLines(err error, partial bool) error {
+	if fault.Is(err, fault.Throttled) { // no room for the line
+		return err
+	}
 	if a.drain.Err() != nil {
 		return fault.New(fault.Draining, "the node is shutting down; nothing from this line on was read")
 	}
@@ -132,7 +147,7 @@ func (c *produceCall) line(line []byte, sequence int64) (rec record.Record, part
 		}
 		partition = p.Partition
 	}
-	if rec.Bytes() > c.topic.Settings.MaxMessageBytes {
+	if rec.Bytes() > c.mostBytes() {
 		return rec, nil, publish.TooLarge(c.topic.Name, rec.Bytes(), c.topic.Settings.MaxMessageBytes)
 	}
 	if c.sequenced {
@@ -194,4 +209,49 @@ func (a *API) appendAnswer(b []byte, c *produceCall, x *answer) []byte {
 	a.metrics.linesKept.Inc()
 	res := publish.Result{Topic: c.topic.Name, Partition: x.partition, Offset: x.offset, Timestamp: x.timestamp, Duplicate: x.duplicate}
 	return appendResult(b, &res, c.acks)
+}
+
+// lineHolder takes what a body of lines holds from the share of its call. It
+// belongs to the goroutine that reads the lines.
+type lineHolder struct {
+	ctx    context.Context
+	share  *budget.Share
+	broken func() // called when the body is not read on
+	held   int64  // for answers
+}
+
+// line takes room for a line of n bytes in place of one of has bytes.
+func (h *lineHolder) line(has, n int) error {
+	if n > has {
+		if err := h.need(int64(n)); err != nil {
+			return err
+		}
+		n = 0
+	}
+	h.share.Give(int64(has - n))
+	return nil
+}
+
+// answers takes room for answers of n bytes in all, in pieces; few are free.
+func (h *lineHolder) answers(n int64) error {
+	n = n / heldPiece * heldPiece
+	switch {
+	case n > h.held:
+		if err := h.need(n - h.held); err != nil {
+			return err
+		}
+		h.held = n
+	case n < h.held-heldPiece:
+		h.share.Give(h.held - n)
+		h.held = n
+	}
+	return nil
+}
+
+func (h *lineHolder) need(n int64) error {
+	err := h.share.Need(h.ctx, n, heldPatience)
+	if err != nil {
+		h.broken()
+	}
+	return err
 }

@@ -36,6 +36,9 @@ func (a *API) poll(w http.ResponseWriter, r *http.Request) error {
 	res, err := a.readOnce(ctx, q, t, req)
 	switch {
 	case err == nil:
+		if res.Held != nil {
+			defer res.Held.Close()
+		}
 		sendPoll(w, &res)
 		return nil
 	case a.drain.Err() != nil:
@@ -79,20 +82,18 @@ func sendPoll(w http.ResponseWriter, res *deliver.PollResult) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(head)+len(res.Messages)+len(tail)))
+	length := len(head) + len(tail)
+	for _, piece := range res.Messages {
+		length += len(piece)
+	}
+	h.Set("Content-Length", strconv.Itoa(length))
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write([]byte(head)); err != nil {
 		return // the client is gone: nobody to tell
 	}
-	for rest := res.Messages; len(rest) > 0; {
-		// In pieces, so that a slow client has a deadline for each.
-		n := min(len(rest), pollPiece)
-		if _, err := w.Write(rest[:n]); err != nil {
-			return
-		}
-		rest = rest[n:]
+	if writePieces(w, res.Messages, res.Held) == nil {
+		_, _ = w.Write(tail)
 	}
-	_, _ = w.Write(tail)
 }
 
 // appendUnavailable names the partitions that could not be read.
@@ -109,6 +110,3 @@ func appendUnavailable(b []byte, list []deliver.Unavailable) []byte {
 	}
 	return append(b, ']')
 }
-
-// pollPiece is what one write of a poll's answer may take writeTimeout for.
-const pollPiece = 256 << 10

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/http"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/publish"
+	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
@@ -21,7 +23,9 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 	if c.lines() {
 		return a.produceLines(w, r, &c)
 	}
-	rec, refusal, err := readRecord(w, r, &c)
+	share := a.cfg.Held.Share()
+	defer share.Close()
+	rec, refusal, err := readRecord(w, r, &c, share)
 	if err != nil {
 		return err
 	}
@@ -32,6 +36,7 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		a.cfg.Publisher.Publish(c.request(rec), done)
 	}
+	share.Close() // the publisher has a copy, and counts it
 	// Also for a client that seems to have left: one that only closed its sending
 	// side still reads, and an empty 200 would tell it that the record is kept.
 	// Every publish ends by its own deadline.
@@ -44,16 +49,16 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 
 // readRecord reads the body. refusal: the record is refused for what it is;
 // err: it did not arrive.
-func readRecord(w http.ResponseWriter, r *http.Request, c *produceCall) (rec record.Record, refusal, err error) {
+func readRecord(w http.ResponseWriter, r *http.Request, c *produceCall, share *budget.Share) (rec record.Record, refusal, err error) {
 	head, refusal := c.recordHead()
 	if refusal != nil {
 		return head, refusal, nil
 	}
-	room := c.topic.Settings.MaxMessageBytes - head.Bytes()
+	room := c.mostBytes() - head.Bytes()
 	if room < 0 {
 		return head, c.tooLarge("key and headers alone are more"), nil
 	}
-	body, err := readBounded(w, r, room)
+	body, err := readBounded(w, r, room, share)
 	if errors.Is(err, errTooMuch) {
 		return head, c.tooLarge("the body is larger"), nil
 	}
@@ -169,6 +174,16 @@ func (c *produceCall) void(sequence int64) publish.Request {
 	req := c.request(record.Record{Producer: c.producer, Sequence: sequence})
 	req.Void = true
 	return req
+}
+
+// mostBytes is the size of the largest record that goes on to its leader. One
+// that may be a repeat goes there whatever its topic takes by now: the leader
+// alone knows whether it was kept when the topic took more.
+func (c *produceCall) mostBytes() int {
+	if c.sequenced || c.idempotencyKey != "" {
+		return max(cluster.MaxMessageBytes, c.topic.Settings.MaxMessageBytes)
+	}
+	return c.topic.Settings.MaxMessageBytes
 }
 
 // tooLarge is the refusal of a record that is known to be over its topic's limit.

@@ -335,3 +335,34 @@ func TestADrainEndsLongPolls(t *testing.T) {
 		t.Errorf("status %d: %s", r.status, r.body)
 	}
 }
+
+// What was kept is found again though its topic takes less by now; what is new
+// is refused.
+func TestARepeatIsFoundAfterTheBoundWasLowered(t *testing.T) {
+	const producer = "Tidewire-Producer: 0193b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f"
+	long := `"` + strings.Repeat("x", 3000) + `"`
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		next    []string
+		kept    int
+	}{
+		"Idempotency-Key": {long, []string{"Idempotency-Key: a"}, []string{"Idempotency-Key: b"}, 201},
+		"sequence":        {long, []string{producer, "Tidewire-Sequence: 0"}, []string{producer, "Tidewire-Sequence: 1"}, 201},
+		"lines":           {`{"value":` + long + "}\n", []string{ndjson, producer, "Tidewire-Sequence: 0"}, []string{ndjson, producer, "Tidewire-Sequence: 1"}, 201},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.topic("t", "")
+			first := n.want(c.kept, "POST", "/topics/t?partition=0", c.body, c.headers...).lines(t)[0]
+			n.want(http.StatusOK, "PATCH", "/topics/t", `{"max_message_bytes":1024}`)
+			again := n.call("POST", "/topics/t?partition=0", c.body, c.headers...).lines(t)[0]
+			if again["duplicate"] != true || again["offset"] != first["offset"] {
+				t.Errorf("%v, again %v", first, again)
+			}
+			if next := n.call("POST", "/topics/t?partition=0", c.body, c.next...).lines(t)[0]; next["code"] != "message-too-large" {
+				t.Errorf("a new one: %v", next)
+			}
+		})
+	}
+}

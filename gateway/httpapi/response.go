@@ -8,16 +8,23 @@ import (
 	"time"
 )
 
-// writeTimeout is how long one write may wait for a client that takes no byte.
-const writeTimeout = 30 * time.Second
+const (
+	// writeTimeout is how long one write may wait for a client that takes no
+	// byte: as long as a slow consumer of a stream may.
+	writeTimeout = 10 * time.Second
+	// writePiece is what one deadline covers over HTTP/2: a client that takes as
+	// little as this in time is slow, but not stuck.
+	writePiece = 16 << 10
+)
 
 // response is a ResponseWriter that knows whether the answer has begun, and
-// that gives each write its own deadline: an answer may last for hours, but a
-// client that takes nothing holds a goroutine for half a minute only.
+// that over HTTP/2 gives each write its own deadline: an answer may last for
+// hours, but a client that takes nothing holds a goroutine for ten seconds only.
+// Over HTTP/1.1 the connection sees to that (see Patient).
 type response struct {
 	http.ResponseWriter
 	control  *http.ResponseController // of the one above
-	lasting  bool                     // a deadline goes off even between writes (HTTP/2)
+	lasting  bool                     // HTTP/2: a deadline belongs to the stream, and goes off even between writes
 	status   int                      // 0: the answer has not begun
 	hijacked bool
 	own      bool        // whoever writes sets deadlines of their own
@@ -33,19 +40,16 @@ func newResponse(w http.ResponseWriter, r *http.Request) *response {
 }
 
 func (w *response) begin() func() {
-	if w.own {
+	if w.own || !w.lasting {
 		return func() {}
 	}
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer of a test has none
-	if !w.lasting {
-		return func() {}
-	}
 	return func() { _ = w.control.SetWriteDeadline(time.Time{}) }
 }
 
 // end gives what net/http still holds back its deadline.
 func (w *response) end() {
-	if !w.hijacked {
+	if w.lasting {
 		_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 }
@@ -65,6 +69,18 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	if !w.lasting || w.own {
+		return w.ResponseWriter.Write(p)
+	}
+	for total := 0; ; {
+		n, err := w.writePiece(p[total:min(len(p), total+writePiece)])
+		if total += n; err != nil || total == len(p) {
+			return total, err
+		}
+	}
+}
+
+func (w *response) writePiece(p []byte) (int, error) {
 	defer w.begin()()
 	return w.ResponseWriter.Write(p)
 }

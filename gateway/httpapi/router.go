@@ -28,7 +28,7 @@ func (a *API) router() http.Handler {
 		{"/nodes/{node}", actions{get: a.describeNode}},
 		{"/healthz", actions{get: a.healthz}},
 		{"/readyz", actions{get: a.readyz}},
-		{"/metrics", actions{get: handler(a.metricsPage())}},
+		{"/metrics", actions{get: a.metricsPage()}},
 		{"/openapi.json", actions{get: a.openapi}},
 		{"/problems", actions{get: a.listProblems}},
 		{"/problems/{code}", actions{get: a.problemPage}},

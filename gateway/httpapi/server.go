@@ -14,13 +14,15 @@ const (
 	// headerBytes bounds the head of a request: record headers (16 KiB), a key
 	// and a cursor (4 KiB), with room.
 	headerBytes = 64 << 10
-	// streamsPerConnection bounds the requests of one HTTP/2 connection.
-	streamsPerConnection = 1000
+	// streamsPerConnection bounds the requests of one HTTP/2 connection: as many
+	// as browsers use, and no way around the bounds on connections.
+	streamsPerConnection = 100
 )
 
 // NewServer makes the server of an API: HTTP/1.1 and HTTP/2 in clear text. It
 // has no timeout for a whole request or answer, for some last for hours; each
-// read of a body and each write has its own (see sender and response).
+// read of a body and each write has its own (see sender and response); its
+// listener is to be Patient.
 //
 // To drain: API.Drain and the drain of the streams first, then Server.Shutdown,
 // which waits for requests under way, then Server.Close at the deadline.

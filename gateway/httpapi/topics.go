@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -24,15 +26,54 @@ func (a *API) listTopics(w http.ResponseWriter, r *http.Request) error {
 		topics = append(topics, t)
 	}
 	slices.SortFunc(topics, func(x, y *cluster.Topic) int { return strings.Compare(x.Name, y.Name) })
-	d := a.describer(snapshot)
-	b := append([]byte(nil), `{"topics":[`...)
-	for i, t := range topics {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = d.appendTopic(b, t)
+	share := a.cfg.Held.Share()
+	defer share.Close()
+	pieces, err := a.topicList(r.Context(), share, snapshot, topics)
+	if err != nil {
+		return err
 	}
-	return sendJSON(w, http.StatusOK, append(b, "]}"...))
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_ = writePieces(w, pieces, share) // the client is gone: nobody to tell
+	return nil
+}
+
+// loadBytes is about what it takes to know where one partition stands.
+const loadBytes = 192
+
+// topicList describes topics. What it needs besides the answer is given back
+// before that is written.
+func (a *API) topicList(ctx context.Context, share *budget.Share, s *cluster.Snapshot, topics []*cluster.Topic) ([][]byte, error) {
+	partitions := 0
+	for _, t := range topics {
+		partitions += len(t.Partitions)
+	}
+	aside := int64(loadBytes * partitions)
+	if err := share.Need(ctx, aside, heldPatience); err != nil {
+		return nil, err
+	}
+	defer share.Give(aside)
+	d := a.describer(s)
+	out := heldAnswer{ctx: ctx, share: share}
+	var one []byte
+	for i, t := range topics {
+		one = append(one[:0], ',')
+		if i == 0 {
+			one = append(one[:0], `{"topics":[`...)
+		}
+		one = d.appendTopic(one, t)
+		if err := out.add(one); err != nil {
+			return nil, err
+		}
+	}
+	end := "]}\n"
+	if len(topics) == 0 {
+		end = `{"topics":[` + end
+	}
+	err := out.add([]byte(end))
+	return out.pieces, err
 }
 
 // createTopic is POST /topics/.
@@ -40,7 +81,7 @@ func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	body, err := controlBody(w, r)
+	body, err := a.controlBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -111,7 +152,7 @@ func (a *API) alterTopic(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := controlBody(w, r)
+	body, err := a.controlBody(w, r)
 	if err != nil {
 		return err
 	}
