@@ -42,7 +42,7 @@ func New(cfg Config) *Membership {
 	return &Membership{cfg: cfg}
 }
 
-// Open opens the listener. Close or Run must follow.
+// Open opens the listener. Nobody is heard on it in this version. Close or Run must follow.
 func (m *Membership) Open(ctx context.Context) error {
 	c := memberlist.DefaultLANConfig()
 	c.Name = m.cfg.Name
@@ -68,7 +68,13 @@ func (m *Membership) Open(ctx context.Context) error {
 	default:
 		c.AdvertiseAddr = c.BindAddr
 	}
+	t, err := transport(c)
+	if err != nil {
+		return fmt.Errorf("open gossip on %s: %w", m.cfg.Bind, err)
+	}
+	c.Transport = t
 	if m.list, err = memberlist.Create(c); err != nil {
+		err = errors.Join(err, t.Shutdown())
 		return fmt.Errorf("open gossip on %s: %w", m.cfg.Bind, err)
 	}
 	m.cfg.Logger.Debug("gossip opened", "address", m.Addr())
