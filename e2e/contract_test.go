@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -914,6 +915,26 @@ func contractBrowsers(t *testing.T, node *harness.Node, api *client.API) {
 		t.Error("a foreign origin is allowed to read the answer")
 	}
 	api.Must(t, 404, "GET", "/topics/evil/metadata", "", "")
+
+	// A page under a name that its owner lets point here. By localhost a page is
+	// the node's own.
+	_, port, _ := net.SplitHostPort(node.Addr)
+	for host, status := range map[string]int{"evil.example": 403, "evil.example:" + port: 403, "localhost:" + port: 404} {
+		req, err := http.NewRequestWithContext(t.Context(), "DELETE", node.URL+"/topics/none", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		req.Header.Set("Origin", "http://"+host)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != status {
+			t.Errorf("a page of %s: %d, want %d", host, res.StatusCode, status)
+		}
+	}
 }
 
 func contractSequences(t *testing.T, node *harness.Node, api *client.API) {

@@ -15,6 +15,7 @@ import (
 	"tidewire/gateway/budget"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/httpapi"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/session"
 	"tidewire/gateway/topology"
@@ -58,8 +59,9 @@ type Config struct {
 	NotReady func() []error
 
 	AllowedOrigins      []string
-	MaxConnections      int // WebSockets and event streams; 0: no bound
-	MaxConnectionsPerIP int // 0: no bound
+	Advertised          string // the address that clients dial, or empty
+	MaxConnections      int    // WebSockets and event streams; 0: no bound
+	MaxConnectionsPerIP int    // 0: no bound
 	// OpenFiles is how many connections of any kind the process has open files
 	// for; 0: no bound.
 	OpenFiles           int
@@ -91,6 +93,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg}
 	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: cfg.Broker, Registerer: cfg.Registerer})
 	delivered := deliver.NewMetrics(cfg.Registerer)
+	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
 	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
 	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
@@ -99,13 +102,13 @@ func New(cfg Config) *Gateway {
 	})
 	g.sessions = session.New(session.Config{
 		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats,
-		AllowedOrigins: cfg.AllowedOrigins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
+		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.figures = newFigures(cfg, g.publisher, delivered, seats)
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
-		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, AllowedOrigins: cfg.AllowedOrigins,
+		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)

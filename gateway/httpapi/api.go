@@ -10,6 +10,7 @@ import (
 
 	"tidewire/gateway/budget"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
@@ -88,7 +89,7 @@ type Config struct {
 	WebSocket http.Handler // at /ws; required
 	Pages     http.Handler // at / and below /assets/; nil: none
 
-	AllowedOrigins []string // such as https://app.example.com, beside the node's own
+	Origins origin.Policy // which pages may call
 
 	// Held bounds the answers that clients have not taken and the bodies that
 	// are not whole; nil: the API's own.
@@ -102,7 +103,6 @@ type Config struct {
 // API answers HTTP requests. It is safe for concurrent use.
 type API struct {
 	cfg     Config
-	origins origins
 	metrics *metrics
 	log     *slog.Logger
 	handler http.Handler
@@ -113,7 +113,7 @@ type API struct {
 
 // New makes the API. It starts nothing.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, origins: newOrigins(cfg.AllowedOrigins), log: cfg.Logger}
+	a := &API{cfg: cfg, log: cfg.Logger}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -41,7 +41,7 @@ func (a *API) edge(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // net/http ends the connection without a word
 			}
 		}()
-		done, err := a.origins.check(res, r)
+		done, err := a.checkOrigin(res, r)
 		if err == nil {
 			err = checkAuthorization(r)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 )
 
@@ -51,8 +52,8 @@ func newNode(t testing.TB) *node {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = io.WriteString(w, "<!doctype html><title>page</title>")
 		}),
-		AllowedOrigins: []string{"https://app.example.com"},
-		Gatherer:       reg, Registerer: reg,
+		Origins:  origin.New([]string{"https://app.example.com"}, ""),
+		Gatherer: reg, Registerer: reg,
 		Logger: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
 	server := httptest.NewUnstartedServer(nil)

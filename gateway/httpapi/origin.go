@@ -2,48 +2,37 @@ package httpapi
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
-	"tidewire/internal/fault"
+	"tidewire/gateway/origin"
 )
-
-// origins says which web pages may call this node beside its own.
-type origins struct{ allowed map[string]bool }
-
-func newOrigins(allowed []string) origins {
-	o := origins{allowed: make(map[string]bool, len(allowed))}
-	for _, origin := range allowed {
-		o.allowed[strings.ToLower(strings.TrimSuffix(origin, "/"))] = true
-	}
-	return o
-}
 
 // exposed are the headers of answers that a page of an allowed origin may read.
 const exposed = "Allow, Location, Retry-After"
 
-// check looks where a browser's request comes from. Requests without Origin
-// come from no other page; a page of the node itself is always welcome; one of
-// an allowed origin gets the headers of CORS; anything else may not change
-// state, and what it reads its browser keeps from it. done: the answer is sent.
-func (o origins) check(w http.ResponseWriter, r *http.Request) (done bool, err error) {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
+// checkOrigin looks where a browser's request comes from. Requests without
+// Origin come from no other page; a page of the node itself is always welcome;
+// one of an allowed origin gets the headers of CORS. Another page may not change
+// state, and what it reads its browser keeps from it; one under a name that the
+// node is not known by its browser takes for the node's own, so it gets nothing.
+// done: the answer is sent.
+func (a *API) checkOrigin(w http.ResponseWriter, r *http.Request) (done bool, err error) {
+	verdict := a.cfg.Origins.Judge(r)
+	if verdict == origin.None {
 		return false, nil
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	if sameOrigin(origin, r.Host) {
-		return false, nil
-	}
 	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
-	if !o.allowed[strings.ToLower(origin)] {
-		if preflight || !safe(r.Method) {
-			return false, fault.New(fault.Forbidden, "pages of origin %q may not do this; name the origin in allowed_origins", clip(origin)).With("origin", clip(origin))
-		}
+	switch {
+	case verdict == origin.Own:
+		return false, nil
+	case verdict == origin.Stranger, verdict == origin.Foreign && (preflight || !safe(r.Method)):
+		return false, origin.Refuse(verdict, r)
+	case verdict == origin.Foreign:
 		return false, nil
 	}
-	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	if !preflight {
 		h.Set("Access-Control-Expose-Headers", exposed)
 		return false, nil
@@ -58,12 +47,6 @@ func (o origins) check(w http.ResponseWriter, r *http.Request) (done bool, err e
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true, nil
-}
-
-func sameOrigin(origin, host string) bool {
-	u, err := url.Parse(origin)
-	// The scheme is not compared: a proxy in front may end TLS.
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
 func safe(method string) bool {

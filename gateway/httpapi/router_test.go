@@ -99,6 +99,28 @@ func TestCallsOfLaterVersionsAreRefusedAloud(t *testing.T) {
 	}
 }
 
+// A name that points at this node is not yet its own: its owner's pages would
+// own the node.
+func TestPagesUnderAStrangeNameGetNothing(t *testing.T) {
+	n := newNode(t)
+	n.topic("orders", "")
+	page := []string{"Host: evil.example:8080", "Origin: http://evil.example:8080"}
+	for _, c := range [][2]string{{"DELETE", "/topics/orders"}, {"POST", "/topics/orders"}, {"GET", "/topics/orders"}, {"GET", "/ws"}} {
+		r := n.want(http.StatusForbidden, c[0], c[1], "", page...)
+		if p := r.json(t); p["code"] != "forbidden" || !strings.Contains(p["detail"].(string), "allowed_origins") || !strings.Contains(p["detail"].(string), "evil.example") {
+			t.Errorf("%s %s: %s", c[0], c[1], r.body)
+		}
+	}
+	n.want(http.StatusForbidden, "OPTIONS", "/topics/orders", "", append(page, "Access-Control-Request-Method: DELETE")...)
+	// What is no page has whatever Host it was told.
+	n.want(http.StatusCreated, "POST", "/topics/orders", "1", page[0])
+	n.want(http.StatusOK, "GET", "/", "", page[0])
+	// A page that came by address or by localhost is the node's own.
+	for _, host := range []string{"127.0.0.1:9", "localhost:9", "[::1]:9"} {
+		n.want(http.StatusCreated, "POST", "/topics/orders", "1", "Host: "+host, "Origin: http://"+host)
+	}
+}
+
 func TestPagesOfOtherOriginsNeedToBeAllowed(t *testing.T) {
 	n := newNode(t)
 	n.topic("orders", "")

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/session"
 )
 
@@ -60,7 +61,7 @@ func newNode(t *testing.T, change ...func(*session.Config)) *node {
 	cfg := session.Config{
 		Hub: n.hub, Topology: n.memory, Publisher: n.memory, Node: "one",
 		MaxFrameBytes: 100_000, MaxSubscriptions: 4, Deliveries: deliveries, Registerer: n.reg,
-		AllowedOrigins: []string{"https://app.example"},
+		Origins: origin.New([]string{"https://app.example"}, "node:80"),
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
 	"tidewire/gateway/topology"
@@ -58,9 +58,9 @@ type Config struct {
 	Node      string          // the node's name, for welcome
 	Seats     *deliver.Seats  // nil: no bound
 
-	AllowedOrigins      []string // beside the node's own
-	MaxSubscriptions    int      // of a connection; 128
-	MaxFrameBytes       int      // of a client's frame
+	Origins             origin.Policy // which pages may connect
+	MaxSubscriptions    int           // of a connection; 128
+	MaxFrameBytes       int           // of a client's frame
 	SlowConsumerTimeout time.Duration
 	Ping                time.Duration // 25 s
 	DrainWindow         time.Duration
@@ -86,7 +86,6 @@ func (c Config) withDefaults() Config {
 // Each connection lives on the goroutine of its request and one more.
 type Manager struct {
 	cfg     Config
-	origins map[string]bool
 	metrics metrics
 
 	mu       sync.Mutex
@@ -97,11 +96,8 @@ type Manager struct {
 
 // New makes the set; it starts nothing.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg.withDefaults(), origins: map[string]bool{}, sessions: map[*session]struct{}{}}
+	m := &Manager{cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
 	m.metrics = newMetrics(cfg.Registerer)
-	for _, o := range cfg.AllowedOrigins {
-		m.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
-	}
 	return m
 }
 

@@ -32,6 +32,7 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 			"no key":            {header: map[string]string{"Sec-WebSocket-Key": ""}, status: 400, code: "invalid", detail: "Sec-WebSocket-Key"},
 			"a short key":       {header: map[string]string{"Sec-WebSocket-Key": "YWJj"}, status: 400, code: "invalid", detail: "Sec-WebSocket-Key"},
 			"a foreign origin":  {header: map[string]string{"Origin": "https://evil.example"}, status: 403, code: "forbidden", detail: "allowed_origins"},
+			"a strange name":    {header: map[string]string{"Host": "evil.example", "Origin": "http://evil.example"}, status: 403, code: "forbidden", detail: "advertise_http"},
 			"a null origin":     {header: map[string]string{"Origin": "null"}, status: 403, code: "forbidden"},
 			"other subprotocol": {header: map[string]string{"Sec-WebSocket-Protocol": "mqtt"}, status: 400, code: "invalid", detail: "tidewire.v1.json"},
 			"a token":           {header: map[string]string{"Sec-WebSocket-Protocol": "tidewire.v1.json, bearer.abc"}, status: 400, code: "invalid", detail: "tokens"},
@@ -51,6 +52,9 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 				if req.Header.Set(k, v); v == "" {
 					req.Header.Del(k)
 				}
+			}
+			if host := c.header["Host"]; host != "" {
+				req.Host = host
 			}
 			res, err := n.client.Do(req)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/origin"
 	"tidewire/gateway/topology"
 	"tidewire/internal/fault"
 )
@@ -46,18 +47,15 @@ func badHeader(name, what string) error {
 	return fault.New(fault.Invalid, "header %q: %s", name, what).With("field", name)
 }
 
-// checkOrigin lets pages of this host and of the allowed origins connect, and
+// checkOrigin lets pages of this node and of the allowed origins connect, and
 // whatever is no page and so names no origin. Cookies would go with a page's
 // connection from anywhere, so it is no matter of taste.
 func (m *Manager) checkOrigin(r *http.Request) error {
-	origin := r.Header.Get("Origin")
-	if origin == "" || m.origins[strings.ToLower(origin)] {
-		return nil
+	switch v := m.cfg.Origins.Judge(r); v {
+	case origin.Foreign, origin.Stranger:
+		return origin.Refuse(v, r)
 	}
-	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
-		return nil // a proxy in front may end TLS, so the scheme is not compared
-	}
-	return fault.New(fault.Forbidden, "pages of origin %q may not connect; name the origin in allowed_origins", clip(origin)).With("origin", clip(origin))
+	return nil
 }
 
 func checkSubprotocols(h http.Header) error {
