@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 )
 
 // ServerConfig tunes the gRPC server. A zero field means its default.
@@ -19,8 +21,14 @@ type ServerConfig struct {
 	Bind      string        // required: host:port; port 0 picks one
 	Advertise string        // what other nodes dial; default: the address listened on
 	StopLimit time.Duration // how long calls under way may take at the end; 5s
+	MostOpen  int           // connections at once; one more is closed; 32
+	IdleLimit time.Duration // a connection without a call for so long ends, and one that does not begin to speak in a third of it; 15s
 	Logger    *slog.Logger
 }
+
+// maxRequestBytes is plenty for the name of a service, which is all a health
+// check says.
+const maxRequestBytes = 16 << 10
 
 // Server is the listener of calls between nodes. It carries the standard
 // health service; in this version nothing else.
@@ -40,7 +48,12 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, grpc: grpc.NewServer(), health: health.NewServer()}
+	cfg.MostOpen = cmp.Or(cfg.MostOpen, 32)
+	cfg.IdleLimit = cmp.Or(cfg.IdleLimit, 15*time.Second)
+	s := &Server{cfg: cfg, health: health.NewServer(), grpc: grpc.NewServer(
+		grpc.ConnectionTimeout(cfg.IdleLimit/3), grpc.MaxConcurrentStreams(16), grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxHeaderListSize(maxRequestBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cfg.IdleLimit, Time: cfg.IdleLimit, Timeout: cfg.IdleLimit / 3}),
+	)}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.Ready(false)
 	return s
@@ -53,7 +66,7 @@ func (s *Server) Open() error {
 	if err != nil {
 		return fmt.Errorf("listen for rpc: %w", err)
 	}
-	s.lis = l
+	s.lis = &limited{Listener: l, most: int64(s.cfg.MostOpen)}
 	return nil
 }
 

@@ -2,6 +2,9 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +61,53 @@ func TestHealthFollowsReady(t *testing.T) {
 		t.Fatal("the watch was not cut")
 	}
 	wg.Wait()
+}
+
+// Whatever a stranger does or leaves undone, its connections are few and end.
+func TestConnectionsAreBoundedAndIdleOnesEnd(t *testing.T) {
+	s := rpc.NewServer(rpc.ServerConfig{Bind: "127.0.0.1:0", MostOpen: 4, IdleLimit: 1200 * time.Millisecond, StopLimit: 100 * time.Millisecond})
+	if err := s.Open(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
+	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	var idle []net.Conn
+	for i := range 40 {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%2 == 0 {
+			_, _ = conn.Write([]byte(hello)) // it may be closed by then
+		}
+		idle = append(idle, conn)
+	}
+	for i, conn := range idle {
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var e net.Error
+		if _, err := io.Copy(io.Discard, conn); errors.As(err, &e) && e.Timeout() {
+			t.Fatalf("connection %d stays open", i)
+		}
+	}
+	conn, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Errorf("no place was given back: %v", err)
+	}
 }
 
 func TestRunNeedsAListener(t *testing.T) {
