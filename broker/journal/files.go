@@ -156,7 +156,12 @@ func (j *Journal) prepareLoop(ctx context.Context, first bool) error {
 		s.preparing.Store(size)
 		f, err := s.prepare(size)
 		s.preparing.Store(0)
-		j.setFull(err != nil && vfs.IsNoSpace(err))
+		passes := vfs.IsNoSpace(err) || vfs.IsNoFiles(err)
+		if passes {
+			j.setLack(err)
+		} else {
+			j.setLack(nil)
+		}
 		switch {
 		case err == nil:
 			size = s.cfg.FileBytes
@@ -164,7 +169,7 @@ func (j *Journal) prepareLoop(ctx context.Context, first bool) error {
 				return f.file.Close()
 			}
 			continue
-		case !vfs.IsNoSpace(err):
+		case !passes:
 			err = fmt.Errorf("prepare a journal file: %w", err)
 			j.fail(err)
 			return err
@@ -178,16 +183,17 @@ func (j *Journal) prepareLoop(ctx context.Context, first bool) error {
 	}
 }
 
-func (j *Journal) setFull(full bool) {
+// setLack notes what keeps the next file from being prepared; nil: nothing.
+func (j *Journal) setLack(lack error) {
 	j.mu.Lock()
-	was := j.full
-	j.full = full
+	was := j.lack
+	j.lack = lack
 	j.mu.Unlock()
-	if full && !was {
-		j.cfg.Logger.Warn("no space for the next journal file; appends will be refused", "free", freeBytes(j.cfg))
-	}
-	if was && !full {
-		j.cfg.Logger.Info("space for the journal is back")
+	switch {
+	case lack != nil && (was == nil || vfs.IsNoFiles(lack) != vfs.IsNoFiles(was)):
+		j.cfg.Logger.Warn("the next journal file cannot be prepared for now; it is tried again, and appends will be refused", "err", lack, "free", freeBytes(j.cfg))
+	case lack == nil && was != nil:
+		j.cfg.Logger.Info("the journal goes on: what it lacked is back")
 	}
 }
 
@@ -273,7 +279,7 @@ func (s *fileSet) prepare(size int64) (*openFile, error) {
 		return nil, errors.Join(err, f.Close(), s.cfg.FS.Remove(spare))
 	}
 	if err := s.cfg.FS.SyncDir(s.cfg.Dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("sync the journal's folder: %v", err), f.Close())
+		return nil, errors.Join(syncFailed(err), f.Close())
 	}
 	s.mu.Lock()
 	s.nextSeq = seq + 1
@@ -292,7 +298,7 @@ func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error)
 			return nil, err
 		}
 		if err := fsys.SyncDir(s.cfg.Dir); err != nil {
-			return nil, fmt.Errorf("sync the journal's folder: %v", err)
+			return nil, syncFailed(err)
 		}
 		return fsys.OpenWrite(spare)
 	}
@@ -315,6 +321,15 @@ func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error)
 		}
 	}
 	return f, nil
+}
+
+// syncFailed hides a lack of space: what a sync lost does not come back with it.
+// Without an open file nothing was synced, and nothing lost.
+func syncFailed(err error) error {
+	if vfs.IsNoFiles(err) {
+		return fmt.Errorf("sync the journal's folder: %w", err)
+	}
+	return fmt.Errorf("sync the journal's folder: %v", err)
 }
 
 // Found makes the first file of a new data folder, so that a folder without any

@@ -28,7 +28,7 @@ type Config struct {
 	FrameBytes int             // a frame is closed past this; 4 MiB
 	QueueBytes int64           // most that may wait to be committed, on a quick disk; 64 MiB
 	IdleMark   time.Duration   // silence after which a mark covers the last frame; 500ms
-	RetrySpace time.Duration   // how often to try again when the disk is full; 1s
+	RetrySpace time.Duration   // how often to try again without space or open files; 1s
 	Logger     *slog.Logger
 	Observe    func(Commit) // called after every commit; may be nil
 }
@@ -94,7 +94,7 @@ type Journal struct {
 	queued int64   // bytes of the entries that are not on the disk yet
 	pace   *pace.Pace
 	left   int64 // bytes free in the current file
-	full   bool  // the next file could not be prepared for lack of space
+	lack   error // of space or open files: why the next file cannot be prepared yet
 	err    error // why nothing is taken any more
 	done   Cut   // all before it is durable and its waiters were told
 	bytes  int64 // committed since Open, and found by it
@@ -208,7 +208,10 @@ func (j *Journal) Room(n int) error {
 	switch {
 	case j.err != nil:
 		return &fault.Error{Kind: fault.LeaderUnavailable, Op: "journal.append", Err: j.err}
-	case j.full && (j.queued+int64(n))*2+controlReserve(j.cfg.FileBytes) > j.left:
+	case j.lack != nil && (j.queued+int64(n))*2+controlReserve(j.cfg.FileBytes) > j.left:
+		if vfs.IsNoFiles(j.lack) {
+			return fault.New(fault.Throttled, "the node has no open files left for the next journal file").After(j.cfg.RetrySpace)
+		}
 		return fault.New(fault.DiskFull, "no space for the next journal file").After(j.cfg.RetrySpace)
 	case !j.pace.Admits(j.queued, int64(n)):
 		return fault.New(fault.Throttled, "%d bytes wait for the disk, and it takes no more than %d in good time", j.queued, j.pace.Limit()).After(100 * time.Millisecond)

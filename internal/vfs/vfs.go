@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"syscall"
 )
 
@@ -73,4 +74,23 @@ var ErrLocked = errors.New("locked by another process")
 // opposed to a disk that broke.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// IsNoFiles reports whether an error is about open files that the process or
+// the machine has no more of. It comes from opening alone, so nothing was done,
+// and it passes as soon as something is closed.
+func IsNoFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// IsHarmed reports whether an error says that a name does not lead to a file
+// that can be used: it is missing, something else is in its place, or it is
+// not allowed. The disk is not to blame: somebody changed what is on it.
+func IsHarmed(err error) bool {
+	for _, e := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
