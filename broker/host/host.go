@@ -293,9 +293,9 @@ func (h *Host) Remember() error {
 	index := h.index
 	h.mu.RUnlock()
 	err := h.cfg.Store.PutMeta(MetaIndex, fmt.Sprint(index))
-	if vfs.IsNoSpace(err) {
+	if vfs.IsNoSpace(err) || vfs.IsNoFiles(err) {
 		// What is remembered is a lower bound, so an older one is right as well.
-		h.cfg.Logger.Warn("the index acted on is not remembered: the disk is full", "index", index, "err", err)
+		h.cfg.Logger.Warn("the index acted on is not remembered: disk space or open files are lacking", "index", index, "err", err)
 		return nil
 	}
 	return err

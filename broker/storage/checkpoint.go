@@ -9,6 +9,7 @@ import (
 
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
 )
 
 // checkpointLoop makes a checkpoint whenever the journal has grown enough.
@@ -22,13 +23,14 @@ func (s *Store) checkpointLoop(ctx context.Context) error {
 		err := s.checkpoint(ctx)
 		switch {
 		case err == nil:
+			s.checkWait.note(s.log, "checkpoint", nil)
 			continue
 		case ctx.Err() != nil:
 			return nil // the last one is made by Run
-		case !lacksSpace(err):
+		case !passes(err):
 			return fmt.Errorf("checkpoint: %w", err)
 		}
-		s.log.Warn("no checkpoint for lack of space; it will be tried again", "err", err)
+		s.checkWait.note(s.log, "checkpoint", err)
 		select {
 		case <-time.After(s.cfg.RetrySpace):
 		case <-ctx.Done():
@@ -51,6 +53,9 @@ func (s *Store) kickCheckpoint() {
 func (s *Store) checkpoint(ctx context.Context) error {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
+	if err := s.clearLingering(); err != nil {
+		return err
+	}
 	cut, bytes := s.journal.Done(), s.journal.Bytes()
 	logs := s.allLogs()
 	atOnce := s.owed.Load() || s.whole != nil && countChanged(logs) > s.cfg.syncsAtOnce
@@ -155,11 +160,12 @@ func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 		if m.snapshotted {
 			ref, err = l.writeSnapshot(at, producers)
 			switch {
-			case err != nil && !lacksSpace(err):
-				return m, err
-			case err != nil:
-				l.store.log.Warn("no producer snapshot for lack of space", "partition", l.part.String(), "err", err)
+			case err == nil:
+			case vfs.IsNoSpace(err) || vfs.IsHarmed(err):
+				l.store.log.Warn("no producer snapshot could be written", "partition", l.part.String(), "err", err)
 				m.snapshotted = false
+			default:
+				return m, err
 			}
 		}
 	}

@@ -109,6 +109,15 @@ func (l *Log) Truncate(to ident.Offset) error {
 		}
 	}
 
+	// Open from here on, so that nothing is lacking once the cut is durable.
+	if now.cutSegments(cut); inSegments && len(now.segs) > 0 {
+		f, err := l.store.files.acquire(l.path(now.segs[len(now.segs)-1].base, segmentSuffix))
+		if err != nil {
+			return fmt.Errorf("truncate %s at offset %d: %w", l.part, to, err)
+		}
+		defer l.store.files.release(f)
+	}
+
 	l.mu.Lock()
 	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: encodeTruncate(l.part, to, cut), Durable: w}); err != nil {
 		l.mu.Unlock()
@@ -133,7 +142,11 @@ func (l *Log) Truncate(to ident.Offset) error {
 		return nil
 	}
 	if err := l.cutFiles(old, segs); err != nil {
-		l.store.fail(err)
+		if vfs.IsHarmed(err) {
+			l.setDamage(&Damage{Offset: cut.end, File: l.dir, Reason: "the segments cannot be cut: " + why(err)})
+		} else {
+			l.store.fail(err)
+		}
 		return fmt.Errorf("truncate %s: %w", l.part, err)
 	}
 	return nil

@@ -37,7 +37,7 @@ func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if err := l.flushLocked(); err != nil && !lacksSpace(err) { // so that what is set aside is whole
+	if err := l.flushLocked(); err != nil && !passes(err) { // so that what is set aside is whole
 		return err
 	}
 	l.mu.Lock()
@@ -67,12 +67,54 @@ func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {
 		s.files.forget(l.path(g.base, segmentSuffix))
 		s.indexes.drop(l.path(g.base, indexSuffix))
 	}
-	if err := s.putAway(l.dir, fate); err != nil {
+	switch err := s.putAway(l.dir, fate); {
+	case passes(err) || vfs.IsHarmed(err):
+		s.linger(p, fate, err)
+		return nil // that it is gone is durable
+	case err != nil:
 		return fmt.Errorf("delete %s: %w", p, err)
 	}
 	s.mu.Lock()
 	delete(s.gone, p) // durable: no checkpoint has to remember it
 	s.mu.Unlock()
+	return nil
+}
+
+// linger notes that the folder of a partition that was taken out is still
+// there: every checkpoint tries again, and says so to the next start.
+func (s *Store) linger(p ident.Partition, fate fate, err error) {
+	s.mu.Lock()
+	s.gone[p] = fate
+	s.lingering = append(s.lingering, p)
+	s.mu.Unlock()
+	s.log.Warn("the folder of a partition that was taken out stays for now", "partition", p.String(), "err", err)
+}
+
+// clearLingering tries again. Only a checkpoint calls it.
+func (s *Store) clearLingering() error {
+	s.mu.Lock()
+	left := s.lingering
+	s.lingering = nil
+	s.mu.Unlock()
+	for i, p := range left {
+		s.mu.Lock()
+		fate := s.gone[p]
+		s.mu.Unlock()
+		err := s.putAway(partitionDir(s.cfg.Dir, p), fate)
+		s.mu.Lock()
+		switch {
+		case err == nil:
+			delete(s.gone, p)
+		case passes(err):
+			s.lingering = append(s.lingering, left[i:]...)
+		case vfs.IsHarmed(err):
+			s.lingering = append(s.lingering, p)
+		}
+		s.mu.Unlock()
+		if err != nil && !vfs.IsHarmed(err) {
+			return fmt.Errorf("delete %s: %w", p, err)
+		}
+	}
 	return nil
 }
 

@@ -57,8 +57,10 @@ func (s *Store) admit(n int) error {
 	case full:
 		return fault.New(fault.DiskFull, "%d bytes are free on the disk and %d of them are spoken for; at least %d have to stay free",
 			s.disk.free.Load(), s.disk.free.Load()-left, s.cfg.MinFreeBytes).After(s.cfg.RetrySpace)
-	case unflushed > 4*s.cfg.UnflushedBytes && s.flushFull.Load():
+	case unflushed > 4*s.cfg.UnflushedBytes && s.flushWait.lacks.Load() == lacksSpace:
 		return fault.New(fault.DiskFull, "no space for the segments").After(s.cfg.RetrySpace)
+	case unflushed > 4*s.cfg.UnflushedBytes && s.flushWait.lacks.Load() == lacksFiles:
+		return fault.New(fault.Throttled, "the node has no open files left for the segments").After(s.cfg.RetrySpace)
 	case unflushed > 4*s.cfg.UnflushedBytes:
 		return fault.New(fault.Throttled, "%d bytes wait to be written to segments", unflushed).After(freeEvery)
 	}

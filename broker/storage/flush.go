@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
 )
 
 // flushChunkBytes is written to a segment at once.
@@ -93,7 +94,7 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 	if cap(b) <= flushChunkBytes {
 		*buf = b
 	}
-	if err := l.writeSegment(active.base, active.bytes, b); err != nil {
+	if err := l.writeSegment(active.base, active.bytes, items[0].head.Base, b); err != nil {
 		return err
 	}
 	last := items[n-1]
@@ -115,16 +116,11 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 	return nil
 }
 
-func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
-	name := l.path(base, segmentSuffix)
-	f, err := l.store.files.acquire(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Somebody took the file away. What is left of the tail still goes to
-		// its own place.
-		l.missing(base)
-		if err = l.createSegment(base); err == nil {
-			f, err = l.store.files.acquire(name)
-		}
+// writeSegment writes batches, the first of which begins at an offset.
+func (l *Log) writeSegment(base ident.Offset, pos int64, first ident.Offset, b []byte) error {
+	f, err := l.openSegment(base)
+	if vfs.IsHarmed(err) {
+		return l.rescue(base, pos, first, b, err)
 	}
 	if err != nil {
 		return err
@@ -139,8 +135,8 @@ func (l *Log) writeSegment(base ident.Offset, pos int64, b []byte) error {
 // roll begins a new segment.
 func (l *Log) roll(it *item) error {
 	l.persistIndex()
-	if err := l.createSegment(it.head.Base); err != nil {
-		return err
+	if err := l.createSegment(it.head.Base); err != nil && !vfs.IsHarmed(err) {
+		return err // a harm is met again, with the batches at hand
 	}
 	l.indexed = 0
 	l.mu.Lock()
@@ -154,17 +150,31 @@ func (l *Log) roll(it *item) error {
 // crash: the state of the log does not name it, and whatever of it counts is in
 // the tail that is about to be written.
 func (l *Log) createSegment(base ident.Offset) error {
-	if err := l.ensureDir(); err != nil {
-		return err
-	}
 	if err := l.removeSegment(base); err != nil {
 		return err
 	}
-	f, err := l.store.cfg.FS.Create(l.path(base, segmentSuffix))
+	f, err := l.create(l.path(base, segmentSuffix))
 	if err != nil {
 		return err
 	}
 	return f.Close()
+}
+
+// create makes a file in the partition's folder, and the folder again if
+// somebody took it away.
+func (l *Log) create(name string) (vfs.File, error) {
+	if err := l.ensureDir(); err != nil {
+		return nil, err
+	}
+	f, err := l.store.cfg.FS.Create(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	l.lostFolder(err)
+	if err := l.ensureDir(); err != nil {
+		return nil, err
+	}
+	return l.store.cfg.FS.Create(name)
 }
 
 // ensureDir makes the partition's folder; the next checkpoint makes it durable.
@@ -174,10 +184,17 @@ func (l *Log) ensureDir() error {
 	}
 	topic := filepath.Dir(l.dir)
 	for made := false; !made; {
-		if err := l.store.cfg.FS.Mkdir(topic); err != nil && !errors.Is(err, fs.ErrExist) {
+		err := l.store.cfg.FS.Mkdir(topic)
+		if errors.Is(err, fs.ErrNotExist) { // the folder of all topics was taken away
+			if err = l.store.cfg.FS.Mkdir(filepath.Dir(topic)); err == nil || errors.Is(err, fs.ErrExist) {
+				l.store.syncLater(l.store.cfg.Dir)
+				err = l.store.cfg.FS.Mkdir(topic)
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		err := l.store.cfg.FS.Mkdir(l.dir)
+		err = l.store.cfg.FS.Mkdir(l.dir)
 		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -208,7 +225,9 @@ func (l *Log) persistIndex() {
 	l.mu.Unlock()
 	name := l.path(base, indexSuffix)
 	if err := writeIndex(l.store.cfg.FS, name, indexSeed(l.part, base), l.indexed, entries); err != nil {
-		l.store.log.Warn("an index could not be written", "partition", l.part.String(), "err", err)
+		if !vfs.IsNoFiles(err) { // what waits for those is told once, where it matters
+			l.store.log.Warn("an index could not be written", "partition", l.part.String(), "err", err)
+		}
 		return
 	}
 	l.store.indexes.drop(name)
@@ -257,9 +276,9 @@ func (s *Store) due() (logs []*Log, wait time.Duration) {
 
 // flushAll flushes logs side by side: where there are more than files may be
 // open, each file that makes room is synced first, and syncs that wait together
-// take little more than one. full says that some lacked space; they are tried again.
-func (s *Store) flushAll(logs []*Log) (full bool, err error) {
-	var lacking atomic.Bool
+// take little more than one. lack is what some of them lacked; they are tried again.
+func (s *Store) flushAll(logs []*Log) (lack, err error) {
+	var lacking atomic.Pointer[error]
 	var g errgroup.Group
 	g.SetLimit(checkpointers)
 	for _, l := range logs {
@@ -270,8 +289,8 @@ func (s *Store) flushAll(logs []*Log) (full bool, err error) {
 			err := l.flush()
 			switch {
 			case err == nil:
-			case lacksSpace(err):
-				lacking.Store(true)
+			case passes(err):
+				lacking.Store(&err)
 				s.flushSoon(l, false)
 			default:
 				return fmt.Errorf("flush %s: %w", l.part, err)
@@ -280,21 +299,24 @@ func (s *Store) flushAll(logs []*Log) (full bool, err error) {
 		})
 	}
 	err = g.Wait()
-	return lacking.Load(), err
+	if p := lacking.Load(); p != nil {
+		lack = *p
+	}
+	return lack, err
 }
 
 // flushLoop writes tails behind. It sleeps without a timer while nothing waits.
 func (s *Store) flushLoop(ctx context.Context) error {
 	for {
 		logs, wait := s.due()
-		full, err := s.flushAll(logs)
+		lack, err := s.flushAll(logs)
 		if err != nil {
 			return err
 		}
-		if len(logs) > 0 && s.flushFull.Swap(full) != full {
-			s.log.Warn("writing segments: disk space has run out or come back", "full", full)
+		if len(logs) > 0 {
+			s.flushWait.note(s.log, "segments", lack)
 		}
-		if full {
+		if lack != nil {
 			wait = s.cfg.RetrySpace
 		}
 		var timer <-chan time.Time
@@ -307,7 +329,7 @@ func (s *Store) flushLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if full { // whoever kicks, the disk is not asked more often than that
+		if lack != nil { // whoever kicks, the disk is not asked more often than that
 			select {
 			case <-time.After(s.cfg.RetrySpace):
 			case <-ctx.Done():

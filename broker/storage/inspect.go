@@ -32,7 +32,9 @@ func readFolder(fsys vfs.FS, path string) (folder, error) {
 		return d, err
 	}
 	for _, info := range infos {
-		if base, ok := parseOffsetName(info.Name, segmentSuffix); ok {
+		if info.IsDir {
+			d.others = append(d.others, info.Name) // whatever it is called
+		} else if base, ok := parseOffsetName(info.Name, segmentSuffix); ok {
 			d.segments[base] = info.Size
 		} else if base, ok := parseOffsetName(info.Name, indexSuffix); ok {
 			d.indexes[base] = info.Size
@@ -49,6 +51,11 @@ func readFolder(fsys vfs.FS, path string) (folder, error) {
 func (l *foundLog) inspect(fsys vfs.FS, dir string, indexBytes int64) error {
 	path := partitionDir(dir, l.part)
 	files, err := readFolder(fsys, path)
+	if vfs.IsHarmed(err) {
+		l.damaged(&Damage{Offset: l.start, File: path, Reason: "the folder cannot be read: " + why(err)})
+		l.files = folder{}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -74,6 +81,10 @@ func (l *foundLog) probe(fsys vfs.FS, path string, i int, indexBytes int64) erro
 		l.damaged(&Damage{Offset: g.base, File: name, Reason: "the file is missing"})
 		return nil
 	}
+	if vfs.IsHarmed(err) {
+		l.damaged(&Damage{Offset: g.base, File: name, Reason: "the segment cannot be read: " + why(err)})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -81,6 +92,9 @@ func (l *foundLog) probe(fsys vfs.FS, path string, i int, indexBytes int64) erro
 	var bad *badBatch
 	if errors.As(err, &bad) {
 		l.damaged(&Damage{bad.offset, name, bad.pos, bad.Error()})
+		err = nil
+	} else if vfs.IsHarmed(err) {
+		l.damaged(&Damage{Offset: g.base, File: name, Reason: "the segment cannot be read: " + why(err)})
 		err = nil
 	}
 	return errors.Join(err, f.Close())
@@ -104,6 +118,10 @@ func (l *foundLog) inspectEnd(fsys vfs.FS, path string, indexBytes int64) error 
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // probed already
 	}
+	if vfs.IsHarmed(err) {
+		l.damaged(&Damage{Offset: g.base, File: name, Reason: "the segment cannot be read: " + why(err)})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -121,6 +139,9 @@ func (l *foundLog) inspectEnd(fsys vfs.FS, path string, indexBytes int64) error 
 	l.index, l.indexLast, l.indexAny = ix.entries, ix.last, ix.any
 	var bad *badBatch
 	switch {
+	case vfs.IsHarmed(err):
+		l.damaged(&Damage{Offset: g.base, File: name, Reason: "the segment cannot be read: " + why(err)})
+		err = nil
 	case errors.As(err, &bad):
 		l.damaged(&Damage{bad.offset, name, bad.pos, bad.Error()})
 		err = nil
@@ -212,7 +233,12 @@ func (l *foundLog) salvage(fsys vfs.FS, path string, active vfs.File, pos int64)
 		if !ok || slices.ContainsFunc(l.segs, func(g segment) bool { return g.base == base }) {
 			return nil
 		}
-		f, err := fsys.Open(filepath.Join(path, offsetName(base, segmentSuffix)))
+		name := filepath.Join(path, offsetName(base, segmentSuffix))
+		f, err := fsys.Open(name)
+		if vfs.IsHarmed(err) { // it may hold what the journal lost
+			l.damaged(&Damage{Offset: base, File: name, Reason: "the segment cannot be read: " + why(err)})
+			return nil
+		}
 		if err != nil {
 			return err
 		}

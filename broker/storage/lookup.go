@@ -39,6 +39,8 @@ func (l *Log) loadIndex(v view) ([]indexEntry, error) {
 	var entries []indexEntry
 	if b, err := vfs.ReadFile(l.store.cfg.FS, name); err == nil {
 		entries = decodeIndex(b, seed, v.seg.base, v.seg.bytes)
+	} else if vfs.IsNoFiles(err) {
+		return nil, err // to read all of the segment instead would not be kind
 	}
 	covered := v.seg.bytes
 	if len(v.fresh) > 0 {

@@ -214,6 +214,9 @@ func (f *found) strangers() (unknown []*foundLog, strays []string, err error) {
 			continue
 		}
 		parts, err := f.fsys.ReadDir(path)
+		if vfs.IsHarmed(err) {
+			continue // whatever is known to be in it meets that itself
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -246,7 +249,7 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		l.readyBytes = l.tailBytes
 		l.index.entries, l.index.last, l.index.any = fl.index, fl.indexLast, fl.indexAny
 		l.indexed = fl.indexed
-		l.dirMade = len(fl.segs) > 0 // then a checkpoint knows of the folder, and it is durable
+		l.dirMade = len(fl.segs) > 0 && fl.files.path != "" // then a checkpoint knows of the folder, and it is durable
 		l.damage = fl.damage
 		if len(l.tail) > 0 || fl.truncated || fl.tidied {
 			l.changes++
@@ -303,17 +306,24 @@ func (s *Store) tidy(f *found, strays []string) error {
 		return err
 	}
 	for p, fate := range f.out {
-		if err := s.putAway(partitionDir(s.cfg.Dir, p), fate); err != nil {
+		err := s.putAway(partitionDir(s.cfg.Dir, p), fate)
+		if vfs.IsHarmed(err) {
+			s.linger(p, fate, err)
+		} else if err != nil {
 			return err
 		}
 	}
 	for _, path := range strays {
-		if err := s.setAside(path); err != nil {
+		if err := s.setAside(path); vfs.IsHarmed(err) {
+			s.log.Error("what is not known here cannot be set aside", "path", path, "err", err)
+		} else if err != nil {
 			return err
 		}
 	}
 	for _, l := range f.logs {
-		if err := s.tidyLog(l); err != nil {
+		if err := s.tidyLog(l); vfs.IsHarmed(err) {
+			l.damaged(&Damage{Offset: l.next, File: l.files.path, Reason: "the folder cannot be changed: " + why(err)})
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", l.part, err)
 		}
 	}

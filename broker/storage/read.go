@@ -9,6 +9,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
+	"tidewire/internal/vfs"
 )
 
 // minReadBytes is read from a segment at least: the batch that is looked for
@@ -271,10 +272,14 @@ func (l *Log) explain(v view, err error) error {
 	switch {
 	case err == nil:
 		d.Reason = "the segment ends too early"
+	case vfs.IsNoFiles(err):
+		return l.fault(fault.LeaderUnavailable, "read", errors.New("the node has no open files left; ask again in a moment")).After(l.store.cfg.RetrySpace)
 	case errors.As(err, &bad) && bad.content():
 		d.Offset, d.Pos, d.Reason = bad.offset, bad.pos, bad.Error()
 	case errors.Is(err, fs.ErrNotExist):
 		d.Reason = "the file is missing"
+	case vfs.IsHarmed(err):
+		d.Reason = "the segment cannot be read: " + why(err)
 	default:
 		// An I/O error: the disk is failing. The process ends and what can be
 		// read again is found at the next start.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/vfs"
 )
 
 // clockJump is how far the clock may run from the monotonic one between two
@@ -27,7 +28,7 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	at, producers, snapshotted := l.takeSnapshot() // before flushMu: its owner has locks of its own
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if err := l.flushLocked(); err != nil && !lacksSpace(err) {
+	if err := l.flushLocked(); err != nil && !passes(err) {
 		return err
 	}
 	start, ok := l.expired(now, hw, steady)
@@ -41,25 +42,22 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 		// What the dropped records said of producers must outlive them (their
 		// repeats are still to be recognised).
 		ref, err := l.writeSnapshot(at, producers)
-		if err != nil && lacksSpace(err) {
+		if vfs.IsNoSpace(err) {
 			// On a full disk the indexes of what is about to go, which are
 			// caches, make the room for what lets it go.
 			l.dropIndexes(start)
 			ref, err = l.writeSnapshot(at, producers)
 		}
-		if err != nil && lacksSpace(err) {
-			l.store.log.Warn("retention waits for space to keep the producers in", "partition", l.part.String(), "err", err)
-			return nil
-		}
 		if err != nil {
-			return fmt.Errorf("keep the producers of %s: %w", l.part, err)
+			return l.retainLater(err)
 		}
 		snaps.addSnap(ref)
 	}
 	// What the entry names is durable before it.
 	if err := l.syncFiles(); err != nil {
-		return fmt.Errorf("keep the producers of %s: %w", l.part, err)
+		return l.retainLater(err)
 	}
+	l.store.keepWait.note(l.store.log, "retention", nil)
 	payload := binary.LittleEndian.AppendUint64(appendPartition(nil, l.part), uint64(start))
 	if err := l.store.appendEntry(context.Background(), entryLogStart, appendSnaps(payload, snaps.snaps)); err != nil {
 		return fmt.Errorf("move the start of %s: %w", l.part, err)
@@ -73,11 +71,28 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	}
 	l.mu.Unlock()
 	for _, g := range dropped {
-		if err := l.removeSegment(g.base); err != nil {
+		// The next start removes what nothing names any more.
+		if err := l.removeSegment(g.base); vfs.IsHarmed(err) {
+			l.store.log.Error("a segment that was dropped stays", "file", l.path(g.base, segmentSuffix), "err", err)
+		} else if err != nil {
 			return fmt.Errorf("remove a segment of %s: %w", l.part, err)
 		}
 	}
 	return nil
+}
+
+// retainLater says whether the producers cannot be kept for good: what passes, or
+// what is this log's alone, only keeps its segments a while longer.
+func (l *Log) retainLater(err error) error {
+	switch {
+	case passes(err):
+		l.store.keepWait.note(l.store.log, "retention", err)
+		return nil
+	case vfs.IsHarmed(err):
+		l.setDamage(&Damage{Offset: l.End(), File: l.dir, Reason: err.Error()})
+		return nil
+	}
+	return fmt.Errorf("keep the producers of %s: %w", l.part, err)
 }
 
 // dropIndexes removes the indexes of sealed segments that lie below an offset.

@@ -89,16 +89,13 @@ func (l *Log) writeSnapshot(at ident.Offset, state []byte) (snapshotRef, error) 
 	if len(state) == 0 {
 		return snapshotRef{at: at}, nil
 	}
-	if err := l.ensureDir(); err != nil {
-		return snapshotRef{}, err
-	}
 	b := encodeSnapshot(l.part, at, state)
 	ref := snapshotRef{at, uint32(len(b)), record.Checksum(b[12:])}
 	fsys, name := l.store.cfg.FS, l.path(at, snapshotSuffix)
 	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return ref, err
 	}
-	f, err := fsys.Create(name)
+	f, err := l.create(name)
 	if err != nil {
 		return ref, err
 	}
@@ -127,6 +124,9 @@ func (l *Log) Recovered() (at ident.Offset, state []byte) {
 			return ref.at, []byte{}
 		}
 		b, err := vfs.ReadFile(l.store.cfg.FS, l.path(ref.at, snapshotSuffix))
+		for vfs.IsNoFiles(err) && l.store.waits() { // to go on without it would lose what only it knows
+			b, err = vfs.ReadFile(l.store.cfg.FS, l.path(ref.at, snapshotSuffix))
+		}
 		if err == nil {
 			if state, err = decodeSnapshot(b, l.part, ref); err == nil {
 				return ref.at, append([]byte{}, state...)

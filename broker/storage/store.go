@@ -38,12 +38,15 @@ type Store struct {
 	checkpointed bool // a checkpoint was found at the start
 	torn         bool // and a torn end of the journal
 
-	mu   sync.Mutex
-	logs map[ident.Partition]*Log
-	gone map[ident.Partition]fate // taken out; the folder may be there still
+	mu        sync.Mutex
+	logs      map[ident.Partition]*Log
+	gone      map[ident.Partition]fate // taken out; the folder may be there still
+	lingering []ident.Partition        // of them, those whose folder could not be put away yet
 
 	unflushed atomic.Int64 // bytes in tails
-	flushFull atomic.Bool  // the last flush lacked space
+	flushWait passing      // what the last flush lacked
+	checkWait passing      // what the last checkpoint lacked
+	keepWait  passing      // what retention lacks
 	flushKick chan struct{}
 	dirtyMu   sync.Mutex
 	dirty     map[*Log]time.Time // with something to flush, since when
@@ -114,7 +117,7 @@ func (s *Store) lastCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.LastCheckpoint)
 	defer cancel()
 	err := s.checkpoint(ctx)
-	if err != nil && (lacksSpace(err) || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+	if err != nil && (passes(err) || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
 		s.log.Warn("no checkpoint at the end; the next start replays the journal", "err", err)
 		return nil
 	}
@@ -146,6 +149,16 @@ func (s *Store) fail(err error) {
 		}
 		close(s.failed)
 	})
+}
+
+// waits sleeps for what may come back, and says whether to try again.
+func (s *Store) waits() bool {
+	select {
+	case <-time.After(s.cfg.RetrySpace):
+		return true
+	case <-s.failed:
+		return false
+	}
 }
 
 // ReadOnly says why nothing can be written, if so: the journal is corrupt. What

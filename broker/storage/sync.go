@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -47,12 +49,15 @@ func (l *Log) syncFiles() error {
 	}
 	for ; len(u.snapshots) > 0; u.snapshots = u.snapshots[:len(u.snapshots)-1] {
 		name := l.path(u.snapshots[len(u.snapshots)-1], snapshotSuffix)
-		if err := ignoreMissing(syncFile(l.store.cfg.FS, name)); err != nil { // it may have been dropped since
+		// It may have been dropped since; and one that is lost is noticed by whoever reads it.
+		if err := syncFile(l.store.cfg.FS, name); err != nil && !vfs.IsHarmed(err) {
 			return fmt.Errorf("sync %s: %w", name, &syncError{err})
 		}
 	}
 	if u.entries {
-		if err := l.store.cfg.FS.SyncDir(l.dir); err != nil {
+		if err := l.store.cfg.FS.SyncDir(l.dir); vfs.IsHarmed(err) {
+			l.lostFolder(err)
+		} else if err != nil {
 			return fmt.Errorf("sync %s: %w", l.dir, &syncError{err})
 		}
 		u.entries = false
@@ -65,6 +70,10 @@ func (l *Log) syncSegment(base ident.Offset) error {
 	f, err := l.store.files.acquire(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.missing(base)
+		return nil
+	}
+	if vfs.IsHarmed(err) {
+		l.setDamage(&Damage{Offset: base, File: name, Reason: err.Error()})
 		return nil
 	}
 	if err != nil {
@@ -117,12 +126,24 @@ func (s *Store) takeDirs() map[string]bool {
 }
 
 func (s *Store) syncDirs() error {
-	for dir := range s.takeDirs() {
+	dirs := s.takeDirs()
+	for dir := range dirs {
 		// A folder that was deleted meanwhile has nothing left to keep; whoever
 		// deleted it made that durable.
-		if err := ignoreMissing(s.cfg.FS.SyncDir(dir)); err != nil {
+		err := ignoreMissing(s.cfg.FS.SyncDir(dir))
+		switch {
+		case err == nil:
+		case vfs.IsNoFiles(err):
+			for left := range dirs { // those that were synced are gone from it
+				s.syncLater(left)
+			}
+			return fmt.Errorf("sync %s: %w", dir, &syncError{err})
+		case vfs.IsHarmed(err):
+			s.log.Error("a folder cannot be synced; what is in it is damaged if it is lost", "folder", dir, "err", err)
+		default:
 			return fmt.Errorf("sync %s: %w", dir, &syncError{err})
 		}
+		delete(dirs, dir)
 	}
 	return nil
 }
@@ -155,8 +176,37 @@ type syncError struct{ err error }
 func (e *syncError) Error() string { return e.err.Error() }
 func (e *syncError) Unwrap() error { return e.err }
 
-// lacksSpace says that an operation may be tried again later.
-func lacksSpace(err error) bool {
+// passes says that an operation may be tried again later: it lacked space, or an
+// open file.
+func passes(err error) bool {
 	var s *syncError
-	return vfs.IsNoSpace(err) && !errors.As(err, &s)
+	return vfs.IsNoFiles(err) || vfs.IsNoSpace(err) && !errors.As(err, &s)
+}
+
+// passing follows one kind of work that may have to wait, so that the log tells
+// of each change once.
+type passing struct{ lacks atomic.Int32 }
+
+const (
+	lacksNothing int32 = iota
+	lacksSpace
+	lacksFiles
+)
+
+// note takes how the work went: nil, or what it waits for.
+func (p *passing) note(log *slog.Logger, work string, err error) {
+	now := lacksNothing
+	switch {
+	case vfs.IsNoFiles(err):
+		now = lacksFiles
+	case err != nil:
+		now = lacksSpace
+	}
+	switch was := p.lacks.Swap(now); {
+	case was == now:
+	case now == lacksNothing:
+		log.Info("what had to wait for disk space or open files is done", "work", work)
+	default:
+		log.Warn("disk space or open files are lacking; it is tried again", "work", work, "err", err)
+	}
 }

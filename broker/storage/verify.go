@@ -192,6 +192,10 @@ func (v *verifier) segment(l *foundLog, i int, s *PartitionSummary) error {
 		v.say(Finding{true, l.part, name, 0, g.base, fmt.Sprintf("the file is missing; it held %d bytes", g.bytes)})
 		return nil
 	}
+	if vfs.IsHarmed(err) {
+		v.say(Finding{true, l.part, name, 0, g.base, "the segment cannot be read: " + why(err)})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -216,6 +220,9 @@ func (v *verifier) walk(l *foundLog, i int, f vfs.File, name string, s *Partitio
 		case errors.As(err, &bad):
 			s.Bytes += bad.pos
 			v.say(Finding{true, l.part, name, bad.pos, bad.offset, bad.err.Error()})
+			return nil
+		case vfs.IsHarmed(err):
+			v.say(Finding{true, l.part, name, w.pos, w.next, "the segment cannot be read: " + why(err)})
 			return nil
 		case err != nil:
 			return err
