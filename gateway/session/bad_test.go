@@ -17,9 +17,9 @@ func TestBadLinesAreAnswered(t *testing.T) {
 	long := strings.Repeat("k", 1025)
 	for _, c := range []struct{ line, id, code, field, detail string }{
 		{`nonsense`, "", "invalid", "", "JSON object"},
-		{`{"op":"publish","id":1,"topic":"orders","value":`, "", "invalid", "", "JSON"},
+		{`{"op":"publish","id":1,"topic":"orders","value":`, "1", "invalid", "", "JSON"},
 		{`[{"op":"hello"}]`, "", "invalid", "", "JSON object"},
-		{`{"op":"hello","id":1} {}`, "", "invalid", "", "more after"},
+		{`{"op":"hello","id":1} {}`, "1", "invalid", "", "more after"},
 		{`{}`, "", "invalid", "op", "hello"},
 		{`{"op":"fly","id":1}`, "1", "invalid", "op", "publish"},
 		{`{"op":"subscribr","id":1}`, "1", "invalid", "op", `did you mean "subscribe"`},
@@ -59,7 +59,7 @@ func TestBadLinesAreAnswered(t *testing.T) {
 		{`{"op":"credit","id":1,"sub":"s1"}`, "1", "invalid", "add", "needed"},
 		{`{"op":"metadata","id":1}`, "1", "invalid", "topic", "needed"},
 		{``, "", "invalid", "", "at least one line"},
-		{"{\"op\":\"hello\",\"id\":1,\"client\":\"a\x00b\"}", "", "invalid", "", "JSON"},
+		{"{\"op\":\"hello\",\"id\":1,\"client\":\"a\x00b\"}", "1", "invalid", "", "JSON"},
 	} {
 		t.Run(c.line[:min(len(c.line), 60)], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

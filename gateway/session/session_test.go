@@ -183,6 +183,15 @@ func TestARefusedSequenceIsUsedUp(t *testing.T) {
 		if len(n.voids) != 1 || n.voids[0] != 1 {
 			t.Fatalf("%v", n.voids)
 		}
+		// A value that is no JSON breaks its line: what stands before it is known.
+		publish(5, 3, `"value":{"a":}`)
+		publish(6, 4, `"value":4`)
+		if o := c.want(t, "error"); o.num("id") != 5 || o.str("code") != "invalid" || !strings.Contains(o.str("detail"), "not valid JSON") {
+			t.Fatalf("%v", o)
+		}
+		if o := c.want(t, "published"); o.num("id") != 6 || o.num("offset") != 2 {
+			t.Fatalf("%v", o)
+		}
 	})
 }
 

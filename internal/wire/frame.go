@@ -70,11 +70,15 @@ func subscribeFields(more ...string) []string {
 }
 
 // ParseFrame reads one client line. On an error Op, ID and, of a publish,
-// producer, sequence and partition are filled in as far as they could be read.
+// producer, sequence and partition are filled in as far as they could be read:
+// in a line that is no JSON, those before the place where it breaks.
 // The frame's slices may point into line.
 func ParseFrame(line []byte) (Frame, error) {
 	var f Frame
 	if err := f.head(line); err != nil {
+		if f.Op == "publish" {
+			f.Publication.identify(line)
+		}
 		return f, err
 	}
 	known, ok := opFields[f.Op]
@@ -97,7 +101,8 @@ func ParseFrame(line []byte) (Frame, error) {
 	return f, err
 }
 
-// head finds op and id, whatever else the line holds.
+// head finds op and id, whatever else the line holds, and of a broken line those
+// that come before the break.
 func (f *Frame) head(line []byte) error {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {
@@ -117,17 +122,25 @@ func (f *Frame) head(line []byte) error {
 		err = syntax(end, "more after the object")
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, "%w", err)
+		err = fault.New(fault.Invalid, "%w", err)
 	}
-	if id != nil {
-		if f.ID, err = id.Int(1, MaxID); err != nil {
-			return err
+	complain := func(also error) {
+		if err == nil { // the first is what is wrong
+			err = also
 		}
 	}
-	if op == nil {
-		return invalidField("op", "is needed: one of %q", Ops)
+	if id != nil {
+		n, bad := id.Int(1, MaxID)
+		f.ID = n
+		complain(bad)
 	}
-	f.Op, err = op.String()
+	if op == nil {
+		complain(invalidField("op", "is needed: one of %q", Ops))
+		return err
+	}
+	name, bad := op.String()
+	f.Op = name
+	complain(bad)
 	return err
 }
 
@@ -200,7 +213,7 @@ func (f *Frame) finish() error {
 // producer's sequence, whatever else is wrong with it.
 func (p *Publication) identify(line []byte) {
 	i := skipSpace(line, 0)
-	_, _ = skipObject(line, i, 0, func(quoted, raw []byte) error { // head has checked the line
+	_, _ = skipObject(line, i, 0, func(quoted, raw []byte) error { // up to where the line breaks, if it does
 		switch name := unquote(quoted); name {
 		case "topic", "partition", "producer", "sequence":
 			_ = p.member(name, Value{Name: name, Raw: raw}) // what cannot be read stays unset

@@ -308,3 +308,31 @@ func TestTheKeysOfASubscriptionAreBoundedTogether(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Of a line that breaks, what comes before the break is known.
+func TestABrokenPublicationNamesItsNumberWhereItCan(t *testing.T) {
+	const place = `"op":"publish","id":9,"topic":"t","partition":0,"producer":"0190b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f","sequence":3`
+	for line, known := range map[string]bool{
+		`{` + place + `,"value":{"a":}}`:         true,
+		`{` + place + `,"value":nul}`:            true,
+		`{` + place + `,"value":1`:               true,
+		`{` + place + `,"value":1} more`:         true,
+		`{` + place + `,"value":1}{"op":"hello"`: true,
+		`{` + place + `,}`:                       true,
+		`{"value":{"a":},` + place + `}`:         false,
+		`{"value":"` + place:                     false,
+	} {
+		f, err := ParseFrame([]byte(line))
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "not valid JSON") {
+			t.Errorf("%s: %v", line, err)
+		}
+		if known != (f.ID == 9 && f.Op == "publish" && f.Publication.Sequenced() && f.Publication.Sequence == 3 && f.Publication.Topic == "t") || !known && (f.ID != 0 || f.Publication.Sequenced()) {
+			t.Errorf("%s: %+v", line, f)
+		}
+	}
+	// An id that is none is no reason to lose the number.
+	f, err := ParseFrame([]byte(strings.Replace("{"+place+`,"value":1}`, `"id":9`, `"id":0`, 1)))
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `"id"`) || f.ID != 0 || !f.Publication.Sequenced() {
+		t.Errorf("%+v %v", f, err)
+	}
+}
