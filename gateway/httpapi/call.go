@@ -28,6 +28,9 @@ var produceHeaders = []string{
 	"Tidewire-Tombstone", "Tidewire-Producer", "Tidewire-Sequence", "Tidewire-H-<name>",
 }
 
+// produceParameters are its parameters.
+var produceParameters = []string{"key", "partition", "acks", "timeout"}
+
 // produceCall is what a produce call says beside its body.
 type produceCall struct {
 	topic     *cluster.Topic
@@ -62,7 +65,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
 		return c, err
 	}
-	q, err := query(r, "key", "partition", "acks", "timeout")
+	q, err := query(r, produceParameters...)
 	if err != nil {
 		return c, err
 	}

@@ -12,6 +12,9 @@ import (
 // placeParameters say where to begin and what to read, in polls and streams.
 var placeParameters = []string{"from", "cursor", "after", "key", "key_prefix", "partition"}
 
+// pollParameters are those of a poll.
+var pollParameters = append([]string{"offset", "at", "limit", "max_bytes", "wait"}, placeParameters...)
+
 // place reads placeParameters, and offset and at where the call takes them.
 func (p params) place(t *cluster.Topic) (deliver.Request, error) {
 	q := deliver.Request{Topic: t}

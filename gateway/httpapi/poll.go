@@ -20,7 +20,7 @@ func (a *API) poll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, err := query(r, append([]string{"offset", "at", "limit", "max_bytes", "wait"}, placeParameters...)...)
+	q, err := query(r, pollParameters...)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // listTopics is GET /topics/.
 func (a *API) listTopics(w http.ResponseWriter, r *http.Request) error {
-	if err := noQuery(r); err != nil {
+	if err := noTopicQuery(r); err != nil {
 		return err
 	}
 	snapshot := a.cfg.Topology.Snapshot()
@@ -78,7 +78,7 @@ func (a *API) topicList(ctx context.Context, share *budget.Share, s *cluster.Sna
 
 // createTopic is POST /topics/.
 func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
-	if err := noQuery(r); err != nil {
+	if err := noTopicQuery(r); err != nil {
 		return err
 	}
 	body, err := a.controlBody(w, r)
@@ -102,6 +102,22 @@ func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Location", "/topics/"+url.PathEscape(t.Name)+"/metadata")
 	}
 	return sendJSON(w, status, a.describer(a.cfg.Topology.Snapshot()).appendTopic(nil, t))
+}
+
+// noTopicQuery is for the calls at /topics, which have no parameters. Those of a
+// topic's own calls come here where its name is empty.
+func noTopicQuery(r *http.Request) error {
+	err := noQuery(r)
+	f := fault.As(err)
+	if f == nil || f.Kind != fault.UnknownField {
+		return err
+	}
+	name, _ := f.Fields["field"].(string)
+	if slices.Contains(pollParameters, name) || slices.Contains(produceParameters, name) {
+		return fault.New(fault.UnknownField, "unknown parameter %q: this address names no topic, so it is about all of them; %s /topics/{topic}, with a name that is not empty, has the parameter", name, r.Method).
+			With("field", name)
+	}
+	return err
 }
 
 // writableName says why clients cannot create or change a topic of this name.
