@@ -152,7 +152,6 @@ func TestAHarmedFolderIsOnePartitionsDamageAtTheStart(t *testing.T) {
 			for range 3 {
 				s := start(t, cfg)
 				judge(t, s, at, harm.harmless, harm.all, false)
-				time.Sleep(3 * cfg.FlushAge)
 				must(t, s.checkpoint(context.Background()))
 				judge(t, s, at, harm.harmless, harm.all, false)
 				s.mustClose(t)
@@ -186,7 +185,6 @@ func TestAHarmedFolderIsOnePartitionsDamageUnderARunningNode(t *testing.T) {
 						mustPut(t, l, 2, 1<<30, 1, 300)
 					}
 				}
-				time.Sleep(3 * cfg.FlushAge)
 				must(t, s.checkpoint(context.Background()))
 				for _, p := range []ident.Partition{part(1), part(2)} {
 					must(t, s.mustLog(t, p, LogConfig{SegmentBytes: 4 << 10}).Retain(time.Now(), at))
@@ -209,7 +207,6 @@ func TestRecordsWithoutAPlaceAreSetAside(t *testing.T) {
 	dir := partitionDir(cfg.Dir, part(1))
 	each(t, dir, segmentSuffix, fullFolderInstead)
 	s := start(t, cfg)
-	time.Sleep(3 * cfg.FlushAge)
 	s.mustClose(t)
 	var all []byte
 	for _, name := range names(t, vfs.OS{}, quarantineDir(cfg.Dir), segmentSuffix) {
