@@ -242,7 +242,7 @@ func (n *node) openGossip(ctx context.Context) error {
 func (n *node) runGossip(ctx context.Context) error { return n.membership.Run(ctx) }
 
 func (n *node) openRPC(context.Context) error {
-	n.rpc = rpc.NewServer(rpc.ServerConfig{Bind: n.cfg.RPC, Advertise: n.cfg.AdvertiseRPC, Logger: n.log.With(obs.Component, "rpc")})
+	n.rpc = rpc.NewServer(rpc.ServerConfig{Bind: n.cfg.RPC, Advertise: n.cfg.AdvertiseRPC, MostOpen: n.files.Peers, Logger: n.log.With(obs.Component, "rpc")})
 	if err := n.rpc.Open(); err != nil {
 		return err
 	}

@@ -68,9 +68,12 @@ func TestABuildAlwaysHasAVersion(t *testing.T) {
 
 func TestDescriptorsAreNeverSharedOutTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := rapid.Uint64Range(8, math.MaxUint64).Draw(t, "ceiling")
-		d := Divide(c)
-		if d.Connections < 1 || d.LogFiles+d.Other+d.Connections != d.Ceiling || uint64(d.Ceiling) > c {
+		c := rapid.Uint64Range(leastCeiling, math.MaxUint64).Draw(t, "ceiling")
+		d, err := Divide(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if min(d.Connections, d.LogFiles, d.Other, d.Peers) < 32 || d.LogFiles+d.Other+d.Peers+d.Connections != d.Ceiling || uint64(d.Ceiling) > c {
 			t.Fatalf("%d: %+v", c, d)
 		}
 		if n, err := d.MaxConnections(0); err != nil || n != d.Connections {
@@ -85,12 +88,27 @@ func TestDescriptorsAreNeverSharedOutTwice(t *testing.T) {
 	})
 }
 
+func TestTooFewOpenFilesAreRefusedWithTheNumberThatIsNeeded(t *testing.T) {
+	for _, few := range []uint64{0, 20, 64, leastCeiling - 1} {
+		if _, err := Divide(few); err == nil || !strings.Contains(err.Error(), "256 or more") {
+			t.Errorf("%d: %v", few, err)
+		}
+	}
+}
+
 func TestTheRaisedLimitInTheErrorIsEnough(t *testing.T) {
-	_, err := Divide(1024).MaxConnections(50_000)
-	if err == nil || !strings.Contains(err.Error(), "51256") {
+	low, err := Divide(1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := low.MaxConnections(50_000); err == nil || !strings.Contains(err.Error(), "51288") {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := Divide(51256).MaxConnections(50_000); err != nil {
+	raised, err := Divide(51288)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raised.MaxConnections(50_000); err != nil {
 		t.Errorf("after following the advice: %v", err)
 	}
 	if d, err := ReadDescriptors(); err != nil || d.Ceiling < 8 {
