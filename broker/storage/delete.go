@@ -15,7 +15,9 @@ import (
 )
 
 // Delete removes a partition for good: once it returned, nothing of it comes
-// back. A crash in between is finished by the next start.
+// back. A crash in between is finished by the next start. In a folder that takes
+// nothing new the partition is only forgotten, and found again at the next start:
+// whoever decided has to remember it until the folder is whole.
 func (s *Store) Delete(p ident.Partition) error {
 	return s.drop(p, entryDelete, removed)
 }
@@ -26,13 +28,14 @@ func (s *Store) Quarantine(p ident.Partition) error {
 }
 
 func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {
-	if s.readOnly != nil {
-		return fmt.Errorf("delete %s: %w", p, s.readOnly)
-	}
 	s.mu.Lock()
 	l := s.logs[p]
 	s.mu.Unlock()
 	if l == nil {
+		return nil
+	}
+	if s.readOnly != nil {
+		s.forget(l, fate)
 		return nil
 	}
 	l.flushMu.Lock()
@@ -78,6 +81,18 @@ func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {
 	delete(s.gone, p) // durable: no checkpoint has to remember it
 	s.mu.Unlock()
 	return nil
+}
+
+// forget takes a partition out without touching the disk.
+func (s *Store) forget(l *Log, fate fate) {
+	l.mu.Lock()
+	l.deleted = true
+	l.mu.Unlock()
+	s.mu.Lock()
+	delete(s.logs, l.part)
+	s.gone[l.part] = fate
+	s.mu.Unlock()
+	s.log.Warn("a partition was taken out, but the data folder takes nothing new: its files stay until the folder is whole", "partition", l.part.String())
 }
 
 // linger notes that the folder of a partition that was taken out is still

@@ -3,6 +3,7 @@ package storage
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"tidewire/internal/ident"
 )
@@ -43,4 +44,30 @@ func TestCheckpointsBearLogsThatAreDeletedMeanwhile(t *testing.T) {
 	if left := s.Found(); len(left) != 0 {
 		t.Fatalf("left: %v", left)
 	}
+}
+
+// A folder with a corrupt journal serves what it has; that a topic is deleted
+// meanwhile must neither end the node nor touch the folder.
+func TestADeletionInAReadOnlyFolderIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, cfg, _ := threeBatches(t, true)
+		for _, name := range names(t, disk, "/data/journal", ".journal") {
+			if err := disk.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			s := start(t, cfg)
+			if s.ReadOnly() == nil || len(s.Found()) != 1 {
+				t.Fatalf("read-only: %v, found %v", s.ReadOnly(), s.Found())
+			}
+			if err := s.Delete(part(1)); err != nil {
+				t.Errorf("delete: %v", err)
+			}
+			if found := s.Found(); len(found) > 0 {
+				t.Errorf("still there: %v", found)
+			}
+			s.mustClose(t)
+		}
+	})
 }

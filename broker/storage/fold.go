@@ -7,6 +7,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
+	"tidewire/internal/vfs"
 )
 
 // Fold visits, in order, every batch that holds an offset from from on, and
@@ -32,6 +33,9 @@ func (l *Log) Fold(from ident.Offset, visit func(record.Batch) error) error {
 	l.mu.Unlock()
 	for _, v := range views {
 		stop, err := l.foldSegment(v, from, visit)
+		for vfs.IsNoFiles(err) && l.store.waits() { // nothing was opened, so nothing was visited
+			stop, err = l.foldSegment(v, from, visit)
+		}
 		var bad *badBatch
 		switch {
 		case stop != nil:

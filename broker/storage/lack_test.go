@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/testkit/faultfs"
 )
 
@@ -139,4 +140,22 @@ func TestLackOfOpenFilesIsWaitedFor(t *testing.T) {
 func passingFault(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f) && f.Kind == fault.LeaderUnavailable && !f.Lasting
+}
+
+// What only a partition's own files know at the start is waited for, not gone
+// without.
+func TestAStartWaitsForOpenFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, cfg, acked := threeBatches(t, true)
+		faulty := faultfs.Wrap(disk)
+		cfg.FS = faulty
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{})
+		faulty.Strike(faultfs.Rule{Op: faultfs.OpOpen, Err: syscall.ENFILE, Times: 7})
+		var next ident.Offset
+		if err := l.Fold(0, func(b record.Batch) error { next = b.Header().Next(); return nil }); err != nil || next != acked {
+			t.Errorf("folded to %d of %d, %v", next, acked, err)
+		}
+		s.mustClose(t)
+	})
 }
