@@ -73,14 +73,14 @@ func (w *response) Write(p []byte) (int, error) {
 		return w.ResponseWriter.Write(p)
 	}
 	for total := 0; ; {
-		n, err := w.writePiece(p[total:min(len(p), total+writePiece)])
+		n, err := w.writeOne(p[total:min(len(p), total+writePiece)])
 		if total += n; err != nil || total == len(p) {
 			return total, err
 		}
 	}
 }
 
-func (w *response) writePiece(p []byte) (int, error) {
+func (w *response) writeOne(p []byte) (int, error) {
 	defer w.begin()()
 	return w.ResponseWriter.Write(p)
 }
