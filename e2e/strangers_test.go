@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
 )
@@ -116,6 +118,64 @@ func TestALostPartitionFolderIsOnePartitionsDamage(t *testing.T) {
 		}
 		if err := n.Stop(); err != nil { // every log is flushed and checkpointed
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLackOfOpenFilesPasses takes the open files away from a running node and
+// gives them back: what was acknowledged meanwhile is there.
+func TestLackOfOpenFilesPasses(t *testing.T) {
+	t.Parallel()
+	const partitions = 8
+	n := harness.Start(t, harness.Options{OpenFiles: 300})
+	api := client.New(n.URL)
+	api.CreateTopic(t, "dry", `"partitions":`+strconv.Itoa(partitions))
+	limit := func(files uint64) {
+		t.Helper()
+		if err := unix.Prlimit(n.Pid(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: 300}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1)
+	kept, later := 0, []int(nil)
+	publish := func(p int) int {
+		t.Helper()
+		ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p)+"&timeout=1s", "text/plain", "wet")
+		if err != nil || ans.Status != 201 && ans.Status != 429 {
+			t.Fatalf("partition %d without open files: %d %s %v", p, ans.Status, ans.Body, err)
+		}
+		return ans.Status
+	}
+	for p := range partitions {
+		if publish(p) == 201 {
+			kept++
+		} else {
+			later = append(later, p)
+		}
+	}
+	if kept == 0 {
+		t.Error("nothing was kept, although the journal had room")
+	}
+	harness.Await(t, 20*time.Second, "the node says what it lacks", func() bool {
+		return strings.Contains(n.Log(), "disk space or open files are lacking")
+	})
+	limit(300)
+	for _, p := range later {
+		harness.Await(t, 20*time.Second, "what was refused is taken", func() bool { return publish(p) == 201 })
+	}
+	harness.Await(t, 20*time.Second, "every record is in a segment", func() bool {
+		return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == partitions
+	})
+	if strings.Contains(n.Log(), "data folder failed") {
+		t.Error(n.Log())
+	}
+	n.Kill()
+	if err := n.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for p := range partitions {
+		if got := len(client.New(n.URL).ReadAll(t, "dry", p)); got != 1 {
+			t.Errorf("partition %d has %d records", p, got)
 		}
 	}
 }
