@@ -1,0 +1,66 @@
+package figure_test
+
+import (
+	"testing"
+	"time"
+
+	"tidewire/cmd/tidewire/internal/bench/figure"
+	"tidewire/cmd/tidewire/internal/bench/proc"
+)
+
+func TestPercentiles(t *testing.T) {
+	a, b := figure.NewHistogram(), figure.NewHistogram()
+	if a.Latency() != nil {
+		t.Error("an empty histogram has percentiles")
+	}
+	for i := range int64(1000) {
+		to := a
+		if i%2 == 0 {
+			to = b
+		}
+		to.Record((i + 1) * int64(time.Microsecond))
+	}
+	a.Add(b)
+	a.Record(int64(time.Hour)) // counts as the longest
+	l := a.Latency()
+	for what, pair := range map[string][2]float64{"p50": {l.P50, 501}, "p90": {l.P90, 901}, "p99": {l.P99, 991}, "p999": {l.P999, 1000}, "max": {l.Max, 120e6}} {
+		if got, want := pair[0], pair[1]; got < want*0.998 || got > want*1.002 {
+			t.Errorf("%s is %v, want about %v", what, got, want)
+		}
+	}
+	a.Reset()
+	if a.Latency() != nil {
+		t.Error("a histogram keeps what it had after Reset")
+	}
+}
+
+func TestARunSharesItsCostOut(t *testing.T) {
+	used := proc.Sample{CPU: 2 * time.Second, Switches: 500, Reads: 1000, Writes: 4000}
+	r := figure.NewRun(3, 4*time.Second, figure.Count{Messages: 200_000}, &used, proc.Sample{CPU: time.Second, Reads: -1})
+	if r.Run != 3 || r.PerSecond != 50_000 || r.Server.CPU != 10 || r.Server.Cores != 0.5 || r.Server.Writes != 0.02 || r.Generator.CPU != 5 || r.Generator.Reads != -1 {
+		t.Errorf("%+v, server %+v", r, *r.Server)
+	}
+	// Nothing arrived: no division by nothing, and no server where it is not known.
+	if r := figure.NewRun(1, 0, figure.Count{}, nil, used); r.Server != nil || r.PerSecond != 0 || r.Latency != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheBestRun(t *testing.T) {
+	p99 := func(v float64) *figure.Latency { return &figure.Latency{P99: v} }
+	runs := func() []figure.Run {
+		return []figure.Run{{PerSecond: 10, Latency: p99(3)}, {PerSecond: 30, Latency: p99(9)}, {PerSecond: 20}, {PerSecond: 25, Latency: p99(2)}}
+	}
+	for _, c := range []struct {
+		open bool
+		want int
+	}{{false, 1}, {true, 3}} {
+		all := runs()
+		if got := figure.MarkBest(all, c.open); got != c.want || !all[c.want].Best {
+			t.Errorf("open loop %v: run %d is the best, want %d", c.open, got, c.want)
+		}
+	}
+	if got := figure.MarkBest(nil, false); got != -1 {
+		t.Errorf("the best of none is %d", got)
+	}
+}

@@ -1,0 +1,89 @@
+package figure
+
+import (
+	"time"
+
+	"tidewire/cmd/tidewire/internal/bench/proc"
+)
+
+// Count is what was counted in a stretch of time.
+type Count struct {
+	Messages   int64 // acknowledged, or delivered
+	Refused    int64
+	Lost       int64
+	Duplicates int64
+	Latency    *Latency
+	Late       *Latency // of an open loop: how late the load generator was
+}
+
+// Run is one run of a load: a count, how long it took and what it cost.
+type Run struct {
+	Run       int      `json:"run"` // from 1 on
+	Seconds   float64  `json:"seconds"`
+	Messages  int64    `json:"messages"`
+	PerSecond float64  `json:"per_second"`
+	Refused   int64    `json:"refused"`
+	Lost      int64    `json:"lost"`
+	Dupes     int64    `json:"duplicates"`
+	Latency   *Latency `json:"latency_us"`        // null: nothing arrived
+	Late      *Latency `json:"late_us,omitempty"` // of the load generator's own sends
+	Server    *Cost    `json:"server"`            // null: its process is not known
+	Generator Cost     `json:"generator"`
+	Best      bool     `json:"best"`
+}
+
+// Cost is what a process used per message.
+type Cost struct {
+	CPU      float64 `json:"cpu_us"`   // user and system
+	Switches float64 `json:"switches"` // context switches
+	Reads    float64 `json:"reads"`    // system calls that read; -1: not told
+	Writes   float64 `json:"writes"`   // and that wrote
+	Cores    float64 `json:"cores"`    // of processor it kept busy
+}
+
+// NewCost shares what was used out among messages.
+func NewCost(used proc.Sample, messages int64, took time.Duration) Cost {
+	per := func(n float64) float64 { return round(n/float64(max(messages, 1)), 3) }
+	c := Cost{
+		CPU: per(float64(used.CPU) / 1e3), Switches: per(float64(used.Switches)), Reads: -1, Writes: -1,
+		Cores: round(used.CPU.Seconds()/max(took.Seconds(), 1e-9), 2),
+	}
+	if used.Reads >= 0 {
+		c.Reads, c.Writes = per(float64(used.Reads)), per(float64(used.Writes))
+	}
+	return c
+}
+
+// NewRun puts a run together. server is nil where its process is not known.
+func NewRun(number int, took time.Duration, c Count, server *proc.Sample, generator proc.Sample) Run {
+	r := Run{
+		Run: number, Seconds: round(took.Seconds(), 3), Messages: c.Messages, PerSecond: round(float64(c.Messages)/max(took.Seconds(), 1e-9), 1),
+		Refused: c.Refused, Lost: c.Lost, Dupes: c.Duplicates, Latency: c.Latency, Late: c.Late,
+		Generator: NewCost(generator, c.Messages, took),
+	}
+	if server != nil {
+		cost := NewCost(*server, c.Messages, took)
+		r.Server = &cost
+	}
+	return r
+}
+
+// MarkBest marks the best run: the quickest, or of an open loop, whose rate is
+// given, the one with the lowest p99. It returns its index; -1 without runs.
+func MarkBest(runs []Run, openLoop bool) int {
+	best := -1
+	for i, r := range runs {
+		switch {
+		case best < 0:
+			best = i
+		case openLoop && r.Latency != nil && (runs[best].Latency == nil || r.Latency.P99 < runs[best].Latency.P99):
+			best = i
+		case !openLoop && r.PerSecond > runs[best].PerSecond:
+			best = i
+		}
+	}
+	if best >= 0 {
+		runs[best].Best = true
+	}
+	return best
+}
