@@ -1,0 +1,48 @@
+//go:build !linux
+
+package sock
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Conn is there on Linux alone.
+type Conn struct{}
+
+// Dial says that it cannot.
+func Dial(netip.AddrPort) (*Conn, error) { return nil, errNotHere }
+
+// Fetch says that it cannot.
+func (*Conn) Fetch(time.Time) ([]byte, error) { return nil, errNotHere }
+
+// Rest is nothing.
+func (*Conn) Rest() []byte { return nil }
+
+// Use does nothing.
+func (*Conn) Use(int) {}
+
+// Write says that it cannot.
+func (*Conn) Write([]byte) error { return errNotHere }
+
+// SetReceiveBuffer says that it cannot.
+func (*Conn) SetReceiveBuffer(int) error { return errNotHere }
+
+// Cut does nothing.
+func (*Conn) Cut() {}
+
+// Loop is there on Linux alone.
+type Loop struct{}
+
+// NewLoop says that it cannot.
+func NewLoop() (*Loop, error) { return nil, errNotHere }
+
+// Add says that it cannot.
+func (*Loop) Add(*Conn, Handler) error { return errNotHere }
+
+// Run says that it cannot.
+func (*Loop) Run(context.Context) error { return errNotHere }
+
+// Close does nothing.
+func (*Loop) Close() {}
