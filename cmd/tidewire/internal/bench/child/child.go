@@ -1,0 +1,146 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// startTimeout bounds a start; a loaded machine is slow.
+	startTimeout = 60 * time.Second
+	// stopTimeout is the server's own drain and more.
+	stopTimeout = 20 * time.Second
+	// tailBytes of what a child logs are kept for when it fails.
+	tailBytes = 8 << 10
+)
+
+// Process is a child that serves.
+type Process struct {
+	Addr string // of its HTTP listener, host:port
+	PID  int
+
+	process *os.Process
+	err     error // once exited
+	exited  chan struct{}
+	wg      sync.WaitGroup
+}
+
+// Start runs this binary with some arguments and waits until it has printed
+// "listening http=ADDRESS" and "ready in …".
+func Start(ctx context.Context, args ...string) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this binary: %w", err)
+	}
+	cmd := exec.Command(self)
+	// By its own name, as a shell would: a test's binary tells its roles apart so.
+	cmd.Args = append([]string{"tidewire"}, args...)
+	cmd.SysProcAttr = attributes()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	logs := &tail{}
+	cmd.Stderr = logs
+	p := &Process{exited: make(chan struct{})}
+	started := make(chan error, 1)
+	ready := make(chan string, 1)
+	p.wg.Go(func() {
+		// The kernel takes the end of the thread that started a child for the end
+		// of its parent, so this one has to last as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(p.exited)
+		if p.err = cmd.Start(); p.err != nil {
+			started <- p.err
+			return
+		}
+		p.process, p.PID = cmd.Process, cmd.Process.Pid
+		started <- nil
+		if addr := listening(out); addr != "" {
+			ready <- addr
+		}
+		_, _ = io.Copy(io.Discard, out) // until the child closes it
+		p.err = cmd.Wait()
+	})
+	if err := <-started; err != nil {
+		p.wg.Wait()
+		return nil, fmt.Errorf("start %s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case p.Addr = <-ready:
+		return p, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-p.exited:
+		err = fmt.Errorf("it ended before it was ready: %v\n%s", p.err, logs)
+	case <-timeout.C:
+		err = fmt.Errorf("it was not ready after %s\n%s", startTimeout, logs)
+	}
+	_ = p.process.Kill() // it may have ended already
+	p.wg.Wait()
+	return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+}
+
+// listening reads what a child prints until it is ready; "" if it never was.
+func listening(r io.Reader) (addr string) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "listening http="); ok {
+			addr = rest
+		}
+		if strings.HasPrefix(lines.Text(), "ready in ") {
+			return addr
+		}
+	}
+	return ""
+}
+
+// Exited is closed when the child has ended, however.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Stop ends the child in order, or at once where that takes too long.
+func (p *Process) Stop() {
+	_ = p.process.Signal(syscall.SIGTERM) // it may have ended already
+	timeout := time.NewTimer(stopTimeout)
+	defer timeout.Stop()
+	select {
+	case <-p.exited:
+	case <-timeout.C:
+		_ = p.process.Kill()
+	}
+	p.wg.Wait()
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, b...)
+	if len(t.b) > 2*tailBytes {
+		t.b = append(t.b[:0], t.b[len(t.b)-tailBytes:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
