@@ -1,0 +1,144 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/cmd/tidewire/internal/bench/sock"
+)
+
+// Target is the server that the load is put on.
+type Target struct {
+	Addr netip.AddrPort
+	Host string // host:port, as requests name it
+	PID  int    // of its process; 0: not known
+}
+
+// Progress hears how far things are. It is called from one goroutine at a time.
+type Progress interface {
+	// Phase begins something of so many steps.
+	Phase(what string, steps int)
+	// Step says how many are done.
+	Step(done int)
+}
+
+const (
+	// dialers connect at the same time.
+	dialers = 16
+	// mostLoops bounds the goroutines that read.
+	mostLoops = 8
+	// handshakeTimeout bounds an upgrade and a subscription.
+	handshakeTimeout = 30 * time.Second
+)
+
+// crew is the loops of a load and everything that runs beside them. The first
+// failure ends it.
+type crew struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	loops  []*sock.Loop
+	wg     sync.WaitGroup
+	once   sync.Once
+}
+
+func newCrew(ctx context.Context, connections int) (*crew, error) {
+	c := &crew{}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	for range max(1, min(runtime.GOMAXPROCS(0), mostLoops, connections)) {
+		l, err := sock.NewLoop()
+		if err != nil {
+			c.stop()
+			return nil, err
+		}
+		c.loops = append(c.loops, l)
+	}
+	for _, l := range c.loops {
+		c.run(func() error { return l.Run(c.ctx) })
+	}
+	return c, nil
+}
+
+// run runs f beside; its failure ends the crew.
+func (c *crew) run(f func() error) {
+	c.wg.Go(func() {
+		if err := f(); err != nil {
+			c.fail(err)
+		}
+	})
+}
+
+// fail ends the crew; the first reason counts.
+func (c *crew) fail(err error) { c.cancel(err) }
+
+// stop ends everything and cuts the connections.
+func (c *crew) stop() {
+	c.once.Do(func() {
+		c.cancel(context.Canceled)
+		c.wg.Wait()
+		for _, l := range c.loops {
+			l.Close()
+		}
+	})
+}
+
+// each calls open for 0 to n-1, a few at a time.
+func (c *crew) each(n int, what string, p Progress, open func(i int) error) error {
+	p.Phase(what, n)
+	g, ctx := errgroup.WithContext(c.ctx)
+	var next, done atomic.Int64
+	var shown sync.Mutex
+	for range min(dialers, n) {
+		g.Go(func() error {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := open(i); err != nil {
+					return fmt.Errorf("connection %d of %d: %w", i+1, n, err)
+				}
+				if d := done.Add(1); d%50 == 0 && shown.TryLock() {
+					p.Step(int(d))
+					shown.Unlock()
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	p.Step(n)
+	return nil
+}
+
+// lookEvery is how often a wait looks whether it is over.
+const lookEvery = 20 * time.Millisecond
+
+// await waits until over is true, and says why not where it takes too long.
+func (c *crew) await(limit time.Duration, over func() bool, late func() error) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for !over() {
+		select {
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-timeout.C:
+			return late()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
