@@ -63,7 +63,6 @@ func lacking(command string) (what string, ok bool) {
 		"tidewire respond":           "no request-reply",
 		"tidewire drain":             "no drain by call; SIGTERM drains a node and stops it",
 		"tidewire alerts":            "no alerts; watch /metrics",
-		"tidewire bench":             "no benchmark",
 		"tidewire capacity":          "no sizing",
 		"tidewire token":             "no tokens",
 		"tidewire topic repartition": "no repartition",

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/cmd/tidewire/internal/bench/message"
+)
+
+func newBench(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a server: publishing, latency, fan-out, connections",
+		Long: `Bench puts a load on a running server (--server), or on one that it starts for the
+purpose in a data folder of its own and ends again (--spawn), and prints rates,
+latencies by percentile, and what server and load generator used per message.
+
+Every figure is the best of --runs runs, all of which are shown, and stands beside
+floors measured in the same run: a WebSocket that only echoes, an HTTP server that
+only takes bodies, a disk that is only synced. The load generator shares the
+machine with the server, so its own use is printed too.
+
+It needs Linux, and a server that speaks clear text. Topics it makes are deleted
+at the end, Ctrl-C included.`,
+		Example: `  tidewire bench publish --spawn --publishers 256
+  tidewire bench latency --spawn --rate 1000
+  tidewire bench fanout --spawn --subscribers 10000 --in-flight 8
+  tidewire bench connections --server http://127.0.0.1:8080 --server-pid 4711`,
+		Args: nearestCommand,
+		RunE: group,
+	}
+	cmd.AddCommand(newBenchPublish(p), newBenchLatency(p), newBenchFanout(p), newBenchConnections(p), newBenchFloor(p))
+	return cmd
+}
+
+// benchFlags are what all benchmarks are told.
+type benchFlags struct {
+	spawn      bool
+	spawnArgs  []string
+	dir        string
+	pid        int
+	topic      string
+	partitions int
+	bytes      int
+	runs       int
+	duration   time.Duration
+	warmup     time.Duration
+	noFloors   bool
+	noProgress bool
+}
+
+// bench is one benchmark under way.
+type bench struct {
+	*remote
+	benchFlags
+}
+
+// addBench gives a command the flags of all benchmarks.
+func addBench(cmd *cobra.Command, p process) *bench {
+	b := &bench{remote: addRemote(cmd, p)}
+	fs := cmd.Flags()
+	fs.BoolVar(&b.spawn, "spawn", false, "start a server for the purpose, and end it at the end")
+	fs.StringArrayVar(&b.spawnArgs, "spawn-arg", nil, "a further `flag` of the server that is started, such as --max-connections=0; may be repeated")
+	fs.StringVar(&b.dir, "dir", ".", "the `folder` in which a spawned server gets a data folder, and whose disk is the floor")
+	fs.IntVar(&b.pid, "server-pid", 0, "the `process` of the server, if it is on this machine: its use is read from /proc")
+	fs.StringVar(&b.topic, "topic", "", "use this topic, and leave it; one is made and deleted if not given")
+	fs.IntVar(&b.partitions, "partitions", 1, "partitions of the topic that is made")
+	fs.BoolVar(&b.noProgress, "no-progress", false, "show no progress bar on a terminal")
+	_ = cmd.MarkFlagDirname("dir")
+	exclude(cmd, "spawn", "server")
+	exclude(cmd, "spawn", "server-pid")
+	cmd.Args = cobra.NoArgs
+	return b
+}
+
+// addRuns adds the flags of a benchmark that is measured in runs.
+func (b *bench) addRuns(cmd *cobra.Command, bytes int) {
+	fs := cmd.Flags()
+	fs.IntVar(&b.bytes, "bytes", bytes, fmt.Sprintf("size of a value, %d or more", message.MinBytes))
+	fs.IntVar(&b.runs, "runs", 5, "how many runs")
+	fs.DurationVar(&b.duration, "duration", 5*time.Second, "how long a run takes")
+	fs.DurationVar(&b.warmup, "warmup", 2*time.Second, "how long the load goes on before the first run")
+	fs.BoolVar(&b.noFloors, "no-floors", false, "leave out the floors")
+}
+
+// benchLimits: what is more is a slip of the finger, or the generator's own
+// memory would be measured.
+const (
+	maxBenchBytes       = 8 << 20
+	maxBenchConnections = 500_000
+	maxBenchInFlight    = 1 << 30 // bytes
+	benchFileBytes      = 1 << 30 // of a topic that is made
+)
+
+// check joins the faults of the common flags.
+func (b *bench) check(more ...error) error {
+	faults := []error{b.checkOutput()}
+	if b.runs > 0 || b.bytes > 0 { // measured in runs
+		faults = append(faults,
+			within("bytes", b.bytes, message.MinBytes, maxBenchBytes), within("runs", b.runs, 1, 1000),
+			atLeast("duration", b.duration, 100*time.Millisecond), atLeast("warmup", b.warmup, 0))
+	}
+	faults = append(faults, within("partitions", b.partitions, 1, 256))
+	if err := errors.Join(append(faults, more...)...); err != nil {
+		return usage(err)
+	}
+	return nil
+}
+
+func within(flag string, n, low, high int) error {
+	if n < low || n > high {
+		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, low, high)
+	}
+	return nil
+}
+
+func atLeast(flag string, d, low time.Duration) error {
+	if d < low {
+		return fmt.Errorf("--%s: %s is less than %s", flag, d, low)
+	}
+	return nil
+}
+
+func choice(flag, value string, of ...string) error {
+	for _, o := range of {
+		if value == o {
+			return nil
+		}
+	}
+	return fmt.Errorf("--%s: %q is none of %v", flag, value, of)
+}
+
+func (b *bench) plan() load.Plan {
+	return load.Plan{Warmup: b.warmup, Duration: b.duration, Runs: b.runs}
+}
+
+// run runs f against a server, and leaves nothing behind.
+func (b *bench) run(ctx context.Context, f func(ctx context.Context, s *subject) error) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := b.subject(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	err = f(ctx, s)
+	s.bar.finish()
+	return errors.Join(interrupted(ctx, err), s.close())
+}
+
+// interrupted puts what Ctrl-C does into words.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return &exitError{exitFailed, errors.New("interrupted: there are no figures of what was not finished")}
+	}
+	return err
+}

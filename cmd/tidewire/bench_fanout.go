@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/cmd/tidewire/internal/bench/figure"
+	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/cmd/tidewire/internal/bench/proc"
+)
+
+// benchFanout are the flags of bench fanout and bench latency.
+type benchFanout struct {
+	*bench
+	name        string
+	transport   string
+	subscribers int
+	inFlight    int
+	rate        float64
+	ownKeys     bool
+	acks        string
+}
+
+func newBenchFanout(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fanout",
+		Short: "Measure one publisher and many subscribers",
+		Long: `Fanout measures how many deliveries a second a server makes of one publisher's
+messages to many subscribers, and what each costs it.
+
+It is a closed loop: --in-flight messages are under way, and the next leaves when
+all deliveries of one are in. With 1 nothing can be written together; with more,
+what waits for a subscriber goes to it in one piece. With --rate it is an open
+loop instead, and latencies count from the time the schedule names.
+
+Every delivery is checked against the number of its message: lost and repeated
+ones are counted, and make the exit code 1.
+
+With --own-keys each subscriber reads a key of its own and each message has one
+subscriber. The same load with one subscriber on one key is measured before, to
+compare what a message costs.`,
+		Example: `  tidewire bench fanout --spawn --subscribers 10000
+  tidewire bench fanout --spawn --subscribers 10000 --in-flight 32
+  tidewire bench fanout --spawn --subscribers 10000 --own-keys --in-flight 8
+  tidewire bench fanout --spawn --transport sse --subscribers 1000 --rate 50`,
+	}
+	b := &benchFanout{bench: addBench(cmd, p), name: "fanout"}
+	b.addRuns(cmd, 256)
+	fs := cmd.Flags()
+	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
+	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that receive")
+	fs.IntVar(&b.inFlight, "in-flight", 1, "messages under way")
+	fs.Float64Var(&b.rate, "rate", 0, "messages a second; 0: as --in-flight lets them")
+	fs.BoolVar(&b.ownKeys, "own-keys", false, "each subscriber reads a key of its own")
+	b.finish(cmd)
+	exclude(cmd, "rate", "in-flight")
+	return cmd
+}
+
+func newBenchLatency(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "latency",
+		Short: "Measure the way of a message from publisher to subscriber",
+		Long: `Latency measures how long a message takes from its publisher to a subscriber. It is
+published over WebSocket and received over WebSocket or SSE, both by this process,
+so there is one clock.
+
+It is an open loop: messages leave at --rate by a schedule, and a latency counts
+from the time the schedule names. LATE is how late the load generator itself was,
+which is part of the latency.`,
+		Example: `  tidewire bench latency --spawn --rate 1000
+  tidewire bench latency --spawn --rate 10000 --duration 10s
+  tidewire bench latency --transport sse`,
+	}
+	b := &benchFanout{bench: addBench(cmd, p), name: "latency", inFlight: 1}
+	b.addRuns(cmd, 256)
+	fs := cmd.Flags()
+	fs.StringVar(&b.transport, "transport", load.WebSocket, "how messages are received: ws or sse")
+	fs.Float64Var(&b.rate, "rate", 1000, "messages a second")
+	fs.IntVar(&b.subscribers, "subscribers", 1, "connections that receive each message")
+	b.finish(cmd)
+	return cmd
+}
+
+// finish adds what both have.
+func (b *benchFanout) finish(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&b.acks, "acks", "all", "what the publisher asks for: all, leader or none")
+	complete(cmd, "transport", load.WebSocket, load.SSE)
+	complete(cmd, "acks", "all", "leader", "none")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := b.check(); err != nil {
+			return err
+		}
+		if err := proc.RaiseFiles(b.subscribers + 1); err != nil {
+			return err
+		}
+		return b.run(cmd.Context(), b.measure)
+	}
+}
+
+func (b *benchFanout) check() error {
+	faults := []error{
+		choice("transport", b.transport, load.WebSocket, load.SSE), choice("acks", b.acks, "all", "leader", "none"),
+		within("subscribers", b.subscribers, 1, maxBenchConnections), within("in-flight", b.inFlight, 1, 100_000), notNegative("rate", b.rate),
+	}
+	if b.name == "latency" && b.rate == 0 {
+		faults = append(faults, errors.New("--rate: a latency is measured at a rate of more than 0"))
+	}
+	if b.partitions != 1 && !b.ownKeys {
+		faults = append(faults, fmt.Errorf("--partitions: what all subscribers read comes in order from one partition, not %d", b.partitions))
+	}
+	return b.bench.check(errors.Join(faults...))
+}
+
+func (b *benchFanout) measure(ctx context.Context, s *subject) error {
+	records := load.Records{Topic: s.topic, Bytes: b.bytes, Acks: b.acks}
+	f := load.Fanout{
+		Target: s.target, Records: records, Transport: b.transport, Subscribers: b.subscribers, OwnKeys: b.ownKeys,
+		Window: b.inFlight, Rate: b.rate, Plan: b.plan(),
+	}
+	echo := load.Publish{Transport: load.WebSocket, Publishers: b.subscribers, Window: 1, Records: records}
+	if b.rate > 0 && b.subscribers == 1 {
+		echo.Rate, echo.Window = b.rate, 1000
+	}
+	if err := b.floors(ctx, s, b.inFlight, "websocket echo", echo); err != nil {
+		return err
+	}
+	if !b.ownKeys {
+		_, err := b.one(ctx, s, f)
+		return err
+	}
+	f.Subscribers = 1
+	one, err := b.one(ctx, s, f)
+	if err != nil {
+		return err
+	}
+	f.Subscribers = b.subscribers
+	many, err := b.one(ctx, s, f)
+	if err != nil {
+		return err
+	}
+	return b.compare(one, many)
+}
+
+// one measures one fan-out and prints it.
+func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.Outcome, error) {
+	out, err := f.Run(ctx, s.bar)
+	if err != nil {
+		return out, err
+	}
+	s.bar.finish()
+	settings := []setting{{"transport", f.Transport}, {"subscribers", f.Subscribers}, {"bytes", b.bytes}, {"acks", b.acks}}
+	if f.Rate > 0 {
+		settings = append(settings, setting{"rate", f.Rate})
+	} else {
+		settings = append(settings, setting{"in_flight", f.Window})
+	}
+	if f.OwnKeys {
+		settings = append(settings, setting{"keys", f.Subscribers}, setting{"partitions", b.partitions})
+	}
+	if err := b.printRuns(b.name, settings, out, f.Rate > 0, s); err != nil {
+		return out, err
+	}
+	return out, whole(out)
+}
+
+// compare sets the cost of a message beside that of a message of one subscriber.
+func (b *benchFanout) compare(one, many load.Outcome) error {
+	a, z := cheapest(one.Runs), cheapest(many.Runs)
+	if a == nil || z == nil {
+		return nil
+	}
+	if b.table() {
+		_, err := fmt.Fprintf(b.out, "server µs per message, each the least of its runs: one subscriber %.2f, %d subscribers on keys of their own %.2f (%.2f times)\n",
+			a.CPU, b.subscribers, z.CPU, z.CPU/max(a.CPU, 1e-3))
+		return err
+	}
+	return b.line(map[string]any{"kind": "comparison", "bench": b.name, "subscribers": b.subscribers, "one_cpu_us": a.CPU, "many_cpu_us": z.CPU})
+}
+
+// cheapest is the least that a message cost the server in a run; nil: not known.
+func cheapest(runs []figure.Run) (least *figure.Cost) {
+	for _, r := range runs {
+		if r.Server != nil && (least == nil || r.Server.CPU < least.CPU) {
+			least = r.Server
+		}
+	}
+	return least
+}

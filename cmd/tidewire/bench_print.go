@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tidewire/cmd/tidewire/internal/bench/figure"
+	"tidewire/cmd/tidewire/internal/bench/load"
+)
+
+func (b *bench) printFloors(all []floorFigure) error {
+	if !b.table() {
+		for _, f := range all {
+			if err := b.line(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := [][]string{{"FLOOR", "CONNECTIONS", "BYTES", "PER SECOND", "P50 µs", "P99 µs", "P99.9 µs", "SERVER µs", "GENERATOR µs"}}
+	for _, f := range all {
+		row := []string{f.Floor, count(int64(f.Connections)), strconv.Itoa(f.Bytes), perSecond(f.PerSecond), "", "", "", "", ""}
+		if l := f.Latency; l != nil {
+			row[4], row[5], row[6] = micros(l.P50), micros(l.P99), micros(l.P999)
+		}
+		if f.Server != nil {
+			row[7], row[8] = cost(f.Server.CPU), cost(f.Generator.CPU)
+		}
+		table = append(table, row)
+	}
+	if err := rows(b.out, filled(table)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(b.out)
+	return err
+}
+
+// settings are what a load was made of, for the output: names and values.
+type setting struct {
+	name  string
+	value any
+}
+
+// printRuns prints the runs of a load; in JSON each says what it is a run of.
+func (b *bench) printRuns(name string, settings []setting, out load.Outcome, openLoop bool, s *subject) error {
+	figure.MarkBest(out.Runs, openLoop)
+	if !b.table() {
+		return b.runLines(name, settings, out, s)
+	}
+	var about []string
+	for _, x := range settings {
+		about = append(about, fmt.Sprintf("%s %v", strings.ReplaceAll(x.name, "_", " "), x.value))
+	}
+	fmt.Fprintf(b.out, "%s: %s\n", name, strings.Join(about, ", "))
+	table := [][]string{{
+		"RUN", "PER SECOND", "P50 µs", "P90 µs", "P99 µs", "P99.9 µs", "MAX µs", "LATE P99 µs",
+		"SERVER µs", "CORES", "SWITCHES", "READS", "WRITES", "GENERATOR µs", "CORES", "REFUSED", "LOST", "DUPLICATES",
+	}}
+	for _, r := range out.Runs {
+		table = append(table, runRow(r))
+	}
+	if err := rows(b.out, filled(table)); err != nil {
+		return err
+	}
+	fmt.Fprintln(b.out, "* the best run. SERVER µs is processor time per message; SWITCHES, READS and WRITES are counted per message too.")
+	for _, text := range conclusions(out, s) {
+		fmt.Fprintln(b.out, visible(text))
+	}
+	_, err := fmt.Fprintln(b.out)
+	return err
+}
+
+func runRow(r figure.Run) []string {
+	mark := ""
+	if r.Best {
+		mark = "*"
+	}
+	row := make([]string, 18)
+	row[0], row[1] = strconv.Itoa(r.Run)+mark, perSecond(r.PerSecond)
+	if l := r.Latency; l != nil {
+		row[2], row[3], row[4], row[5], row[6] = micros(l.P50), micros(l.P90), micros(l.P99), micros(l.P999), micros(l.Max)
+	}
+	if r.Late != nil {
+		row[7] = micros(r.Late.P99)
+	}
+	if c := r.Server; c != nil {
+		row[8], row[9], row[10], row[11], row[12] = cost(c.CPU), cost(c.Cores), cost(c.Switches), cost(c.Reads), cost(c.Writes)
+	}
+	row[13], row[14] = cost(r.Generator.CPU), cost(r.Generator.Cores)
+	row[15], row[16], row[17] = count(r.Refused), count(r.Lost), count(r.Dupes)
+	return row
+}
+
+// filled leaves out the columns in which no row but the head has anything.
+func filled(table [][]string) [][]string {
+	out := make([][]string, len(table))
+	for col := range table[0] {
+		empty := true
+		for _, row := range table[1:] {
+			empty = empty && row[col] == ""
+		}
+		for i, row := range table {
+			if !empty {
+				out[i] = append(out[i], row[col])
+			}
+		}
+	}
+	return out
+}
+
+func (b *bench) runLines(name string, settings []setting, out load.Outcome, s *subject) error {
+	about := map[string]any{}
+	for _, x := range settings {
+		about[x.name] = x.value
+	}
+	for _, r := range out.Runs {
+		line := struct {
+			Kind  string         `json:"kind"` // run
+			Bench string         `json:"bench"`
+			Load  map[string]any `json:"load"`
+			figure.Run
+		}{"run", name, about, r}
+		if err := b.line(line); err != nil {
+			return err
+		}
+	}
+	refusal := ""
+	if out.Refusal != nil {
+		refusal = out.Refusal.Error()
+	}
+	return b.line(struct {
+		Kind        string         `json:"kind"` // summary
+		Bench       string         `json:"bench"`
+		Load        map[string]any `json:"load"`
+		Published   int64          `json:"published"`
+		Outstanding int64          `json:"outstanding"`
+		Behind      int64          `json:"behind"`
+		Refusal     string         `json:"refusal,omitempty"`
+		Remarks     []string       `json:"remarks"`
+	}{"summary", name, about, out.Published, out.Outstanding, out.Behind, refusal, append([]string{}, s.remarks...)})
+}
+
+// conclusions are what a reader has to know beside the figures.
+func conclusions(out load.Outcome, s *subject) []string {
+	var lost, duplicates, refused int64
+	for _, r := range out.Runs {
+		lost, duplicates, refused = lost+r.Lost, duplicates+r.Dupes, refused+r.Refused
+	}
+	all := []string{fmt.Sprintf("%d published, warm-up included; %d outstanding at the end; in the runs %d lost, %d duplicates, %d refused",
+		out.Published, out.Outstanding, lost, duplicates, refused)}
+	if out.Behind > 0 {
+		all = append(all, fmt.Sprintf("the rate was not kept: %d messages were due and not sent when the load ended", out.Behind))
+	}
+	if out.Refusal != nil {
+		all = append(all, "the first refusal: "+out.Refusal.Error())
+	}
+	return append(all, s.remarks...)
+}
+
+// whole says whether a load came through without a loss.
+func whole(out load.Outcome) error {
+	bad := out.Outstanding
+	for _, r := range out.Runs {
+		bad += r.Lost + r.Dupes + r.Refused
+	}
+	if bad > 0 {
+		return &exitError{exitFailed, errShort}
+	}
+	return nil
+}
+
+func perSecond(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func micros(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func cost(v float64) string {
+	if v < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// count leaves out what there is none of.
+func count(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tidewire/cmd/tidewire/internal/bench/child"
+	"tidewire/cmd/tidewire/internal/bench/floor"
+	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/cmd/tidewire/internal/bench/sock"
+	"tidewire/cmd/tidewire/internal/client"
+)
+
+// subject is the server that is measured, with a topic for the purpose.
+type subject struct {
+	target load.Target
+	topic  string
+	dir    string // whose disk is the floor
+	bar    *benchProgress
+
+	client  *client.Client
+	undo    []func() error // the last first
+	remarks []string       // what a reader of the figures has to know
+}
+
+// closeTimeout bounds each step of the cleaning up, which an interrupt does not stop.
+const closeTimeout = 10 * time.Second
+
+// subject finds or starts the server and makes the topic.
+func (b *bench) subject(ctx context.Context) (_ *subject, err error) {
+	s := &subject{dir: b.dir, bar: newBenchProgress(b.process, b.noProgress), topic: b.topic}
+	defer func() {
+		if err != nil {
+			s.bar.finish()
+			err = errors.Join(err, s.close())
+		}
+	}()
+	server := cmp.Or(b.server, b.variable(serverVariable), defaultServer)
+	if b.spawn {
+		if server, err = s.spawn(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "http" || strings.TrimSuffix(u.Path, "/") != "" {
+		return nil, usagef("--server: the benchmark speaks clear text to an address such as %s, not %q", defaultServer, server)
+	}
+	if s.client, err = client.New(server); err != nil {
+		return nil, usagef("--server: %w", err)
+	}
+	s.target.Host = u.Host
+	if u.Port() == "" {
+		s.target.Host = u.Hostname() + ":80"
+	}
+	if s.target.Addr, err = sock.Resolve(ctx, s.target.Host); err != nil {
+		return nil, &client.Unreachable{Server: server, Err: err}
+	}
+	if b.pid != 0 {
+		s.target.PID = b.pid
+	}
+	if s.target.PID == 0 {
+		s.remark("what the server used is not known: name its process with --server-pid, or let --spawn start one")
+	}
+	if floor.InMemory(b.dir) {
+		s.remark("%s is in memory: a sync there does nothing; name a folder on a disk with --dir", b.dir)
+	}
+	return s, s.makeTopic(ctx, b)
+}
+
+func (s *subject) remark(format string, args ...any) {
+	s.remarks = append(s.remarks, fmt.Sprintf(format, args...))
+}
+
+// spawn starts a server in a data folder of its own.
+func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error) {
+	s.bar.Phase("starting a server", 1)
+	dir, err := os.MkdirTemp(b.dir, "tidewire-bench-")
+	if err != nil {
+		return "", fmt.Errorf("a data folder for the server, in --dir: %w", err)
+	}
+	s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
+	data, err := filepath.Abs(filepath.Join(dir, "data"))
+	if err != nil {
+		return "", err
+	}
+	args := append([]string{
+		"serve", "--data", data, "--http", "127.0.0.1:0", "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0",
+		"--log-level", "warn",
+	}, b.spawnArgs...)
+	process, err := child.Start(ctx, args...)
+	if err != nil {
+		return "", err
+	}
+	s.undo = append(s.undo, func() error { process.Stop(); return nil })
+	s.target.PID = process.PID
+	return "http://" + process.Addr, nil
+}
+
+func (s *subject) makeTopic(ctx context.Context, b *bench) error {
+	if s.topic != "" {
+		_, err := s.client.Topic(ctx, s.topic)
+		return err
+	}
+	s.topic = "bench-" + uuid.NewString()[:8]
+	// The load may write more than a disk has: the oldest goes.
+	keep := int64(max(benchFileBytes/b.partitions, 64<<20))
+	most := int64(max(1<<20, b.bytes+4<<10))
+	settings := client.TopicSettings{Name: s.topic, Partitions: &b.partitions, Retention: &client.Retention{Bytes: &keep}, MaxMessageBytes: &most}
+	if _, _, err := s.client.CreateTopic(ctx, settings); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if err := s.client.DeleteTopic(ctx, s.topic); err != nil {
+			return fmt.Errorf("topic %s is left: %w", s.topic, err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// close takes back what was made, the last first.
+func (s *subject) close() error {
+	var faults []error
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		faults = append(faults, s.undo[i]())
+	}
+	s.undo = nil
+	if s.client != nil {
+		s.client.Close()
+	}
+	return errors.Join(faults...)
+}
