@@ -19,9 +19,12 @@ func (s schedule) due(now int64) int64 {
 	if now < s.begin {
 		return 0
 	}
-	n := int64(float64(now-s.begin)/s.interval) + 1
-	for n > 0 && s.when(n-1) > now { // the division may round up
+	n := int64(float64(now-s.begin) / s.interval)
+	for n > 0 && s.when(n-1) > now { // the division rounds, and when rounds in another way
 		n--
+	}
+	for s.when(n) <= now {
+		n++
 	}
 	return n
 }

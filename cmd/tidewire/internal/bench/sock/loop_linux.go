@@ -18,7 +18,7 @@ const (
 	// eventsAtOnce is how many connections one look at the set tells of.
 	eventsAtOnce = 512
 	// lookEvery is how late a loop may notice that it is to end.
-	lookEvery = 100 // ms
+	lookEvery = 50 // ms
 )
 
 // Loop reads connections on one goroutine.

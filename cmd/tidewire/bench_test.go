@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// benchLine is what a test looks at of a line of a benchmark.
+type benchLine struct {
+	Kind        string         `json:"kind"`
+	Bench       string         `json:"bench"`
+	Floor       string         `json:"floor"`
+	Load        map[string]any `json:"load"`
+	PerSecond   float64        `json:"per_second"`
+	Messages    int64          `json:"messages"`
+	Lost        int64          `json:"lost"`
+	Duplicates  int64          `json:"duplicates"`
+	Refused     int64          `json:"refused"`
+	Outstanding int64          `json:"outstanding"`
+	Best        bool           `json:"best"`
+	Latency     *struct{ P50, P99 float64 }
+	Server      *struct {
+		CPU float64 `json:"cpu_us"`
+	} `json:"server"`
+	Snapshots []struct {
+		What       string `json:"what"`
+		Files      int    `json:"files"`
+		Goroutines int    `json:"goroutines"`
+	} `json:"snapshots"`
+}
+
+func benchLines(t *testing.T, out string) (all []benchLine) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var l benchLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestEveryBenchmarkRunsAgainstANode(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	listening, stop := startNode(t, filepath.Join(t.TempDir(), "data"))
+	pid := strconv.Itoa(os.Getpid())
+	for name, args := range map[string]string{
+		"publish ws":        "publish --publishers 4 --keys 10 --partitions 2",
+		"publish pipelined": "publish --publishers 1 --window 100",
+		"publish http":      "publish --transport http --publishers 4",
+		"publish ndjson":    "publish --transport ndjson --publishers 2 --batch 10",
+		"publish rate":      "publish --publishers 2 --rate 200",
+		"latency ws":        "latency --rate 200",
+		"latency sse":       "latency --rate 200 --transport sse",
+		"fanout ws":         "fanout --subscribers 20 --in-flight 4",
+		"fanout sse":        "fanout --subscribers 20 --transport sse",
+		"fanout rate":       "fanout --subscribers 20 --rate 50",
+		"fanout keys":       "fanout --subscribers 20 --own-keys --in-flight 4 --partitions 3",
+	} {
+		args += " --runs 2 --duration 100ms --warmup 0s --no-floors --server-pid " + pid
+		out, code := cli(t, listening["http"], append([]string{"bench"}, strings.Fields(args)...)...)
+		if code != exitOK {
+			t.Errorf("%s: exit code %d: %s", name, code, out)
+			continue
+		}
+		runs, best := 0, 0
+		for _, l := range benchLines(t, out) {
+			switch l.Kind {
+			case "run":
+				runs++
+				if l.Best {
+					best++
+				}
+				if l.Server == nil || l.Lost+l.Duplicates+l.Refused != 0 || len(l.Load) == 0 || l.Bench != strings.Fields(name)[0] {
+					t.Errorf("%s: %+v", name, l)
+				}
+			case "summary":
+				if l.Outstanding != 0 {
+					t.Errorf("%s: %d outstanding", name, l.Outstanding)
+				}
+			}
+		}
+		if want := 2 * (1 + strings.Count(name, "keys")); runs != want || best != want/2 {
+			t.Errorf("%s: %d runs, %d of them the best: %s", name, runs, best, out)
+		}
+	}
+	for _, transport := range []string{"ws", "sse", "sse-h2c"} {
+		for _, churn := range []string{"0", "2"} {
+			out, code := cli(t, listening["http"], "bench", "connections", "--connections", "30", "--settle", "20ms", "--transport", transport, "--churn", churn, "--server-pid", pid)
+			if code != exitOK {
+				t.Errorf("connections over %s: exit code %d: %s", transport, code, out)
+				continue
+			}
+			if l := benchLines(t, out); len(l) != 1 || len(l[0].Snapshots) != 3 || l[0].Snapshots[2].Goroutines < 1 {
+				t.Errorf("connections over %s: %s", transport, out)
+			}
+		}
+	}
+	if topics, _ := cli(t, listening["http"], "topic", "list"); strings.Contains(topics, "bench-") {
+		t.Errorf("topics are left: %s", topics)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABenchmarkOfAServerOfItsOwnLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	// Under the race detector every process sleeps a second at its end.
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	dir := t.TempDir()
+	out, code := cli(t, "", "bench", "publish", "--spawn", "--dir", dir, "--publishers", "2", "--runs", "1", "--duration", "100ms", "--warmup", "0s")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	kinds := map[string]int{}
+	for _, l := range benchLines(t, out) {
+		kinds[l.Kind]++
+		if l.Kind != "summary" && l.PerSecond <= 0 {
+			t.Errorf("nothing happened: %+v", l)
+		}
+	}
+	if kinds["floor"] != 3 || kinds["run"] != 1 || kinds["summary"] != 1 {
+		t.Errorf("the output has %v: %s", kinds, out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	table, code := cli(t, "", "bench", "fanout", "--spawn", "--dir", dir, "--subscribers", "5", "--runs", "1", "--duration", "100ms", "--warmup", "0s", "--no-floors", "--output", "table")
+	if code != exitOK || !strings.Contains(table, "SERVER µs") || !strings.Contains(table, "0 lost") || strings.Contains(table, "REFUSED") {
+		t.Errorf("exit code %d:\n%s", code, table)
+	}
+}
