@@ -70,7 +70,7 @@ func (w Connections) subscription(i int) subscription {
 
 // sockets opens WebSockets, or streams of events over HTTP/1.1.
 func (w Connections) sockets(ctx context.Context, p Progress) (*Held, error) {
-	crew, err := newCrew(ctx, w.Count)
+	crew, err := newCrew(ctx, w.Count, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -48,11 +48,13 @@ type crew struct {
 	once   sync.Once
 }
 
-func newCrew(ctx context.Context, connections int) (*crew, error) {
+// newCrew starts as many loops as there are processors. gather is for loads
+// whose rate no single delivery decides; see sock.NewLoop.
+func newCrew(ctx context.Context, connections int, gather time.Duration) (*crew, error) {
 	c := &crew{}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	for range max(1, min(runtime.GOMAXPROCS(0), mostLoops, connections)) {
-		l, err := sock.NewLoop()
+		l, err := sock.NewLoop(gather)
 		if err != nil {
 			c.stop()
 			return nil, err

@@ -45,7 +45,7 @@ const drainTimeout = 15 * time.Second
 
 // Run puts the load on and measures it.
 func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
-	crew, err := newCrew(ctx, w.Publishers)
+	crew, err := newCrew(ctx, w.Publishers, 0)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -17,7 +17,7 @@ const streamsEach = 500
 // streams opens streams of events over HTTP/2 in clear text. Here the client is
 // net/http's: what is measured is the server's memory.
 func (w Connections) streams(ctx context.Context, p Progress) (*Held, error) {
-	crew, err := newCrew(ctx, 1)
+	crew, err := newCrew(ctx, 1, 0)
 	if err != nil {
 		return nil, err
 	}

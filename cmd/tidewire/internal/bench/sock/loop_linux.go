@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,26 +18,33 @@ const (
 	keepBytes = 4 << 10
 	// eventsAtOnce is how many connections one look at the set tells of.
 	eventsAtOnce = 512
+	// fewEvents are not worth a look.
+	fewEvents = 64
 	// lookEvery is how late a loop may notice that it is to end.
 	lookEvery = 50 // ms
 )
 
 // Loop reads connections on one goroutine.
 type Loop struct {
-	set int
-	buf []byte
+	set    int
+	buf    []byte
+	gather time.Duration
 
 	mu    sync.Mutex
 	conns []*Conn // by slot; nil: over
 }
 
 // NewLoop makes a loop without connections. Close gives back what it holds.
-func NewLoop() (*Loop, error) {
+//
+// With gather it looks away for so long after it has found little to read: a
+// server that writes to one connection after another would else wake it for each
+// of them, and pay for the waking.
+func NewLoop(gather time.Duration) (*Loop, error) {
 	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("an epoll set: %w", err)
 	}
-	return &Loop{set: set, buf: make([]byte, bufferBytes)}, nil
+	return &Loop{set: set, buf: make([]byte, bufferBytes), gather: gather}, nil
 }
 
 // Add hands a connection over, with what it has fetched already.
@@ -99,6 +107,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			if ev.Events&^unix.EPOLLOUT != 0 {
 				l.receive(c)
 			}
+		}
+		if l.gather > 0 && n < fewEvents {
+			t := unix.NsecToTimespec(int64(l.gather))
+			_ = unix.Nanosleep(&t, nil) // a signal makes it shorter, which does no harm
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (*Conn) Cut() {}
 type Loop struct{}
 
 // NewLoop says that it cannot.
-func NewLoop() (*Loop, error) { return nil, errNotHere }
+func NewLoop(time.Duration) (*Loop, error) { return nil, errNotHere }
 
 // Add says that it cannot.
 func (*Loop) Add(*Conn, Handler) error { return errNotHere }

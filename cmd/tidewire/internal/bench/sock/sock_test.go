@@ -67,9 +67,9 @@ func echo(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-func runLoop(t *testing.T) *sock.Loop {
+func runLoop(t *testing.T, gather time.Duration) *sock.Loop {
 	t.Helper()
-	l, err := sock.NewLoop()
+	l, err := sock.NewLoop(gather)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,46 +88,50 @@ func runLoop(t *testing.T) *sock.Loop {
 
 func TestALoopCarriesManyConnections(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	t.Run("", func(t *testing.T) {
-		addr := echo(t)
-		l := runLoop(t)
-		big := string(bytes.Repeat([]byte("x"), 600<<10)) // more than a socket takes at once
-		for range 20 {
-			c, err := sock.Dial(addr)
-			if err != nil {
+	for _, gather := range []time.Duration{0, time.Millisecond} {
+		t.Run(gather.String(), func(t *testing.T) { carry(t, gather) })
+	}
+}
+
+func carry(t *testing.T, gather time.Duration) {
+	addr := echo(t)
+	l := runLoop(t, gather)
+	big := string(bytes.Repeat([]byte("x"), 600<<10)) // more than a socket takes at once
+	for range 20 {
+		c, err := sock.Dial(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newLines()
+		if err := c.Write([]byte("early\nhal")); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := c.Fetch(time.Now().Add(10 * time.Second)); err != nil || len(b) == 0 {
+			t.Fatalf("%q, %v", b, err)
+		}
+		if err := l.Add(c, h); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"f\n", big, "\n"} {
+			if err := c.Write([]byte(text)); err != nil {
 				t.Fatal(err)
-			}
-			h := newLines()
-			if err := c.Write([]byte("early\nhal")); err != nil {
-				t.Fatal(err)
-			}
-			if b, err := c.Fetch(time.Now().Add(10 * time.Second)); err != nil || len(b) == 0 {
-				t.Fatalf("%q, %v", b, err)
-			}
-			if err := l.Add(c, h); err != nil {
-				t.Fatal(err)
-			}
-			for _, text := range []string{"f\n", big, "\n"} {
-				if err := c.Write([]byte(text)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, want := range []string{"early", "half", big} {
-				if got := <-h.got; got != want {
-					t.Fatalf("got %.20q of %d bytes, want %.20q", got, len(got), want)
-				}
-			}
-			c.Cut()
-			if err := c.Write([]byte("x")); !errors.Is(err, sock.ErrCut) {
-				t.Errorf("a write after the cut: %v", err)
 			}
 		}
-	})
+		for _, want := range []string{"early", "half", big} {
+			if got := <-h.got; got != want {
+				t.Fatalf("got %.20q of %d bytes, want %.20q", got, len(got), want)
+			}
+		}
+		c.Cut()
+		if err := c.Write([]byte("x")); !errors.Is(err, sock.ErrCut) {
+			t.Errorf("a write after the cut: %v", err)
+		}
+	}
 }
 
 func TestAHandlersErrorEndsItsConnection(t *testing.T) {
 	addr := echo(t)
-	l := runLoop(t)
+	l := runLoop(t, 0)
 	c, err := sock.Dial(addr)
 	if err != nil {
 		t.Fatal(err)
