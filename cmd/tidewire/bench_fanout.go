@@ -22,6 +22,8 @@ type benchFanout struct {
 	rate        float64
 	ownKeys     bool
 	acks        string
+	stalled     int
+	slow        int
 }
 
 func newBenchFanout(p process) *cobra.Command {
@@ -39,12 +41,16 @@ loop instead, and latencies count from the time the schedule names.
 Every delivery is checked against the number of its message: lost and repeated
 ones are counted, and make the exit code 1.
 
+With --stalled or --slow there are subscribers beside that do not keep up, and each
+run is measured twice, without and with them: they must not slow the others.
+
 With --own-keys each subscriber reads a key of its own and each message has one
 subscriber. The same load with one subscriber on one key is measured before, to
 compare what a message costs.`,
 		Example: `  tidewire bench fanout --spawn --subscribers 10000
   tidewire bench fanout --spawn --subscribers 10000 --in-flight 32
   tidewire bench fanout --spawn --subscribers 10000 --own-keys --in-flight 8
+  tidewire bench fanout --spawn --subscribers 1000 --rate 50 --stalled 1 --duration 15s
   tidewire bench fanout --spawn --transport sse --subscribers 1000 --rate 50`,
 	}
 	b := &benchFanout{bench: addBench(cmd, p), name: "fanout"}
@@ -55,8 +61,12 @@ compare what a message costs.`,
 	fs.IntVar(&b.inFlight, "in-flight", 1, "messages under way")
 	fs.Float64Var(&b.rate, "rate", 0, "messages a second; 0: as --in-flight lets them")
 	fs.BoolVar(&b.ownKeys, "own-keys", false, "each subscriber reads a key of its own")
+	fs.IntVar(&b.stalled, "stalled", 0, "further subscribers that read nothing; each run is then measured without and with them")
+	fs.IntVar(&b.slow, "slow", 0, "further subscribers that read a hundredth of what there is; likewise")
 	b.finish(cmd)
 	exclude(cmd, "rate", "in-flight")
+	exclude(cmd, "own-keys", "stalled")
+	exclude(cmd, "own-keys", "slow")
 	return cmd
 }
 
@@ -94,7 +104,7 @@ func (b *benchFanout) finish(cmd *cobra.Command) {
 		if err := b.check(); err != nil {
 			return err
 		}
-		if err := proc.RaiseFiles(b.subscribers + 1); err != nil {
+		if err := proc.RaiseFiles(b.subscribers + b.stalled + b.slow + 1); err != nil {
 			return err
 		}
 		return b.run(cmd.Context(), b.measure)
@@ -105,6 +115,7 @@ func (b *benchFanout) check() error {
 	faults := []error{
 		choice("transport", b.transport, load.WebSocket, load.SSE), choice("acks", b.acks, "all", "leader", "none"),
 		within("subscribers", b.subscribers, 1, maxBenchConnections), within("in-flight", b.inFlight, 1, 100_000), notNegative("rate", b.rate),
+		within("stalled", b.stalled, 0, maxBenchConnections), within("slow", b.slow, 0, maxBenchConnections),
 	}
 	if b.name == "latency" && b.rate == 0 {
 		faults = append(faults, errors.New("--rate: a latency is measured at a rate of more than 0"))
@@ -119,7 +130,7 @@ func (b *benchFanout) measure(ctx context.Context, s *subject) error {
 	records := load.Records{Topic: s.topic, Bytes: b.bytes, Acks: b.acks}
 	f := load.Fanout{
 		Target: s.target, Records: records, Transport: b.transport, Subscribers: b.subscribers, OwnKeys: b.ownKeys,
-		Window: b.inFlight, Rate: b.rate, Plan: b.plan(),
+		Window: b.inFlight, Rate: b.rate, Plan: b.plan(), Stalled: b.stalled, Slow: b.slow,
 	}
 	echo := load.Publish{Transport: load.WebSocket, Publishers: b.subscribers, Window: 1, Records: records}
 	if b.rate > 0 && b.subscribers == 1 {
@@ -164,7 +175,37 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 	if err := b.printRuns(b.name, settings, out, f.Rate > 0, s); err != nil {
 		return out, err
 	}
-	return out, whole(out)
+	if err := whole(out); err != nil || len(out.Beside) == 0 {
+		return out, err
+	}
+	return out, b.beside(settings, out, s)
+}
+
+// beside prints the runs with subscribers that do not keep up, and what they did
+// to the others.
+func (b *benchFanout) beside(settings []setting, out load.Outcome, s *subject) error {
+	with := out
+	with.Runs, with.Beside = out.Beside, nil
+	if err := b.printRuns(b.name, append(settings, setting{"stalled", b.stalled}, setting{"slow", b.slow}), with, b.rate > 0, s); err != nil {
+		return err
+	}
+	growth := figure.MedianGrowth(out.Runs, out.Beside)
+	ended := int64(-1)
+	if out.Before != nil && out.Before.Slow >= 0 && out.After.Slow >= 0 {
+		ended = out.After.Slow - out.Before.Slow
+	}
+	if !b.table() {
+		return b.line(map[string]any{
+			"kind": "comparison", "bench": b.name, "stalled": b.stalled, "slow": b.slow,
+			"p99_growth_median": growth, "slow_consumers_ended": ended, "before": out.Before, "after": out.After,
+		})
+	}
+	fmt.Fprintf(b.out, "p99 with %d stalled and %d slow subscribers beside: %.2f times that without, by the median of %d pairs\n", b.stalled, b.slow, growth, len(out.Beside))
+	if out.Before != nil {
+		fmt.Fprintf(b.out, "the server ended %d slow consumers; its memory was %s kB before and %s kB after, %s kB at most\n",
+			ended, kilobytes(out.Before.RSS), kilobytes(out.After.RSS), kilobytes(out.After.Peak))
+	}
+	return whole(with)
 }
 
 // compare sets the cost of a message beside that of a message of one subscriber.

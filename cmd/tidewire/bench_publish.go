@@ -124,8 +124,13 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 	}
 	s.bar.finish()
 	settings := []setting{
-		{"transport", b.transport}, {"publishers", b.publishers}, {"window", b.window}, {"bytes", b.bytes}, {"acks", b.acks},
-		{"keys", b.keys}, {"partitions", b.partitions},
+		{"transport", b.transport},
+		{"publishers", b.publishers},
+		{"window", b.window},
+		{"bytes", b.bytes},
+		{"acks", b.acks},
+		{"keys", b.keys},
+		{"partitions", b.partitions},
 	}
 	if b.transport == load.Lines {
 		settings = append(settings, setting{"batch", b.batch})

@@ -50,6 +50,18 @@ func benchLines(t *testing.T, out string) (all []benchLine) {
 func TestEveryBenchmarkRunsAgainstANode(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listening, stop := startNode(t, filepath.Join(t.TempDir(), "data"))
+	node := listening["http"]
+	t.Run("forms", func(t *testing.T) { everyBenchmark(t, node) })
+	if topics, _ := cli(t, node, "topic", "list"); strings.Contains(topics, "bench-") {
+		t.Errorf("topics are left: %s", topics)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// everyBenchmark runs them beside one another and returns when all have ended.
+func everyBenchmark(t *testing.T, node string) {
 	pid := strconv.Itoa(os.Getpid())
 	for name, args := range map[string]string{
 		"publish ws":        "publish --publishers 4 --keys 10 --partitions 2",
@@ -62,52 +74,57 @@ func TestEveryBenchmarkRunsAgainstANode(t *testing.T) {
 		"fanout ws":         "fanout --subscribers 20 --in-flight 4",
 		"fanout sse":        "fanout --subscribers 20 --transport sse",
 		"fanout rate":       "fanout --subscribers 20 --rate 50",
+		"fanout beside":     "fanout --subscribers 10 --rate 50 --stalled 1 --slow 2",
 		"fanout keys":       "fanout --subscribers 20 --own-keys --in-flight 4 --partitions 3",
 	} {
 		args += " --runs 2 --duration 100ms --warmup 0s --no-floors --server-pid " + pid
-		out, code := cli(t, listening["http"], append([]string{"bench"}, strings.Fields(args)...)...)
-		if code != exitOK {
-			t.Errorf("%s: exit code %d: %s", name, code, out)
-			continue
-		}
-		runs, best := 0, 0
-		for _, l := range benchLines(t, out) {
-			switch l.Kind {
-			case "run":
-				runs++
-				if l.Best {
-					best++
-				}
-				if l.Server == nil || l.Lost+l.Duplicates+l.Refused != 0 || len(l.Load) == 0 || l.Bench != strings.Fields(name)[0] {
-					t.Errorf("%s: %+v", name, l)
-				}
-			case "summary":
-				if l.Outstanding != 0 {
-					t.Errorf("%s: %d outstanding", name, l.Outstanding)
-				}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, code := cli(t, node, append([]string{"bench"}, strings.Fields(args)...)...)
+			if code != exitOK {
+				t.Fatalf("exit code %d: %s", code, out)
 			}
-		}
-		if want := 2 * (1 + strings.Count(name, "keys")); runs != want || best != want/2 {
-			t.Errorf("%s: %d runs, %d of them the best: %s", name, runs, best, out)
-		}
+			judgeRuns(t, name, out)
+		})
 	}
 	for _, transport := range []string{"ws", "sse", "sse-h2c"} {
 		for _, churn := range []string{"0", "2"} {
-			out, code := cli(t, listening["http"], "bench", "connections", "--connections", "30", "--settle", "20ms", "--transport", transport, "--churn", churn, "--server-pid", pid)
-			if code != exitOK {
-				t.Errorf("connections over %s: exit code %d: %s", transport, code, out)
-				continue
+			t.Run("connections "+transport+" "+churn, func(t *testing.T) {
+				t.Parallel()
+				out, code := cli(t, node, "bench", "connections", "--connections", "30", "--settle", "20ms", "--transport", transport, "--churn", churn, "--server-pid", pid)
+				if code != exitOK {
+					t.Fatalf("exit code %d: %s", code, out)
+				}
+				if l := benchLines(t, out); len(l) != 1 || len(l[0].Snapshots) != 3 || l[0].Snapshots[2].Goroutines < 1 {
+					t.Errorf("got %s", out)
+				}
+			})
+		}
+	}
+}
+
+// judgeRuns looks at the output of a benchmark of two runs, or of two pairs.
+func judgeRuns(t *testing.T, name, out string) {
+	t.Helper()
+	runs, best := 0, 0
+	for _, l := range benchLines(t, out) {
+		switch l.Kind {
+		case "run":
+			runs++
+			if l.Best {
+				best++
 			}
-			if l := benchLines(t, out); len(l) != 1 || len(l[0].Snapshots) != 3 || l[0].Snapshots[2].Goroutines < 1 {
-				t.Errorf("connections over %s: %s", transport, out)
+			if l.Server == nil || l.Lost+l.Duplicates+l.Refused != 0 || len(l.Load) == 0 || l.Bench != strings.Fields(name)[0] {
+				t.Errorf("%+v", l)
+			}
+		case "summary":
+			if l.Outstanding != 0 {
+				t.Errorf("%d outstanding", l.Outstanding)
 			}
 		}
 	}
-	if topics, _ := cli(t, listening["http"], "topic", "list"); strings.Contains(topics, "bench-") {
-		t.Errorf("topics are left: %s", topics)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
+	if want := 2 * (1 + strings.Count(name, "keys") + strings.Count(name, "beside")); runs != want || best != want/2 {
+		t.Errorf("%d runs, %d of them the best: %s", runs, best, out)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestARunSharesItsCostOut(t *testing.T) {
 func TestTheBestRun(t *testing.T) {
 	p99 := func(v float64) *figure.Latency { return &figure.Latency{P99: v} }
 	runs := func() []figure.Run {
-		return []figure.Run{{PerSecond: 10, Latency: p99(3)}, {PerSecond: 30, Latency: p99(9)}, {PerSecond: 20}, {PerSecond: 25, Latency: p99(2)}}
+		return []figure.Run{{PerSecond: 10, Latency: p99(1)}, {PerSecond: 30, Latency: p99(9)}, {PerSecond: 30}, {PerSecond: 29.9, Latency: p99(2)}}
 	}
 	for _, c := range []struct {
 		open bool
@@ -62,5 +62,27 @@ func TestTheBestRun(t *testing.T) {
 	}
 	if got := figure.MarkBest(nil, false); got != -1 {
 		t.Errorf("the best of none is %d", got)
+	}
+}
+
+func TestTheMedianOfPairs(t *testing.T) {
+	runs := func(p99 ...float64) (all []figure.Run) {
+		for _, v := range p99 {
+			all = append(all, figure.Run{Latency: &figure.Latency{P99: v}})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		plain, beside []figure.Run
+		want          float64
+	}{
+		{runs(10, 10, 10), runs(11, 90, 12), 1.2},
+		{runs(10, 20), runs(11, 26), 1.2},
+		{runs(10, 0), append(runs(15), figure.Run{}), 1.5}, // what has no latency is no pair
+		{nil, runs(1), 0},
+	} {
+		if got := figure.MedianGrowth(c.plain, c.beside); got != c.want {
+			t.Errorf("%d and %d runs: %v, want %v", len(c.plain), len(c.beside), got, c.want)
+		}
 	}
 }

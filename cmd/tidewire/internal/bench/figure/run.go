@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"slices"
 	"time"
 
 	"tidewire/cmd/tidewire/internal/bench/proc"
@@ -68,22 +69,49 @@ func NewRun(number int, took time.Duration, c Count, server *proc.Sample, genera
 	return r
 }
 
-// MarkBest marks the best run: the quickest, or of an open loop, whose rate is
-// given, the one with the lowest p99. It returns its index; -1 without runs.
+// MedianGrowth is how many times the p99 of a run grew in the run beside it, by
+// the median of all pairs; 0 without a pair.
+func MedianGrowth(plain, beside []Run) float64 {
+	var all []float64
+	for i := range min(len(plain), len(beside)) {
+		if a, z := plain[i].Latency, beside[i].Latency; a != nil && z != nil && a.P99 > 0 {
+			all = append(all, z.P99/a.P99)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	middle := len(all) / 2
+	if len(all)%2 == 0 {
+		return round((all[middle-1]+all[middle])/2, 3)
+	}
+	return round(all[middle], 3)
+}
+
+// keptRate is how much of the best rate a run of an open loop must have to be
+// the best: a run in which little arrived may have had the best latency.
+const keptRate = 0.98
+
+// MarkBest marks the best run: the quickest, or of an open loop the one with the
+// lowest p99 among those that kept the rate. It returns its index; -1 without runs.
 func MarkBest(runs []Run, openLoop bool) int {
 	best := -1
 	for i, r := range runs {
-		switch {
-		case best < 0:
-			best = i
-		case openLoop && r.Latency != nil && (runs[best].Latency == nil || r.Latency.P99 < runs[best].Latency.P99):
-			best = i
-		case !openLoop && r.PerSecond > runs[best].PerSecond:
+		if best < 0 || r.PerSecond > runs[best].PerSecond {
 			best = i
 		}
 	}
-	if best >= 0 {
-		runs[best].Best = true
+	if best < 0 {
+		return -1
 	}
+	if least := keptRate * runs[best].PerSecond; openLoop {
+		for i, r := range runs {
+			if r.Latency != nil && r.PerSecond >= least && (runs[best].Latency == nil || r.Latency.P99 < runs[best].Latency.P99) {
+				best = i
+			}
+		}
+	}
+	runs[best].Best = true
 	return best
 }

@@ -18,6 +18,10 @@ type Fanout struct {
 	Window      int     // messages in flight; the next leaves when one has reached everybody
 	Rate        float64 // messages a second; 0: a closed loop by Window
 	Plan        Plan
+
+	// Stalled and Slow are further subscribers that read nothing, and a hundredth
+	// of what there is. With them each run is measured twice: without and with.
+	Stalled, Slow int
 }
 
 // publishWindow bounds what the publisher of an open loop has in flight.
@@ -47,8 +51,12 @@ func (f Fanout) Run(ctx context.Context, p Progress) (Outcome, error) {
 	for _, s := range g.shares {
 		m.recs = append(m.recs, s.rec)
 	}
-	runs, err := m.runs(f.Plan, p)
-	out := Outcome{Runs: runs}
+	out := Outcome{}
+	if f.Stalled+f.Slow > 0 {
+		err = f.pairs(m, p, &out)
+	} else {
+		out.Runs, err = m.runs(f.Plan, p)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -90,6 +98,7 @@ func (f Fanout) stage(crew *crew, p Progress) (*stage, error) {
 	}
 	// What the publisher hears is checked, not counted: deliveries are.
 	g.publisher = newLane(crew, g.clock, newRecorder(), newFrames(records), g.due, window, 0, 1)
+	g.publisher.strict = true // every subscriber would miss the message, and it would look like a loss
 	if err := g.publisher.open(f.Target, crew.loops[0]); err != nil {
 		return nil, fmt.Errorf("the publisher: %w", err)
 	}

@@ -39,6 +39,7 @@ type lane struct {
 	out          []byte
 	now          int64 // of the read under way
 	refusal      error // the first one
+	strict       bool  // a refusal ends the load
 }
 
 func newLane(c *crew, k *clock, rec *recorder, d dialect, due *atomic.Int64, window int, first, stride int64) *lane {
@@ -116,6 +117,9 @@ func (l *lane) answered(slot int, kept, refused int, why error) error {
 	}
 	if refused > 0 && l.refusal == nil {
 		l.refusal = why
+	}
+	if refused > 0 && l.strict {
+		return why
 	}
 	l.rec.messages += int64(kept)
 	l.rec.refused += int64(refused)

@@ -32,7 +32,11 @@ type Publish struct {
 
 // Outcome is the runs of a load and how it ended.
 type Outcome struct {
-	Runs []figure.Run
+	Runs   []figure.Run
+	Beside []figure.Run // the same with subscribers that do not keep up
+	// Before and After are the server before the first pair of runs and after the
+	// last, where its process is known and there are pairs.
+	Before, After *Snapshot
 	// Published and the rest are of the whole load, its warm-up included.
 	Published   int64
 	Outstanding int64 // not answered, or not delivered, when all was waited for
@@ -101,6 +105,10 @@ func (w Publish) drain(crew *crew, due *atomic.Int64, lanes []*lane, out *Outcom
 	var inFlight int
 	inFlight, out.Published, out.Refusal = flight(lanes)
 	out.Outstanding = int64(inFlight)
+	if w.Transport == Lines { // so far these are requests
+		each := int64(w.Records.Batch)
+		out.Published, out.Outstanding, out.Behind = each*out.Published, each*out.Outstanding, each*out.Behind
+	}
 	return err
 }
 

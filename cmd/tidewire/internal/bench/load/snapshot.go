@@ -20,6 +20,7 @@ type Snapshot struct {
 	Goroutines int   `json:"goroutines"` // -1: not told
 	Heap       int64 `json:"heap_bytes"` // in use, garbage included; -1: not told
 	Stacks     int64 `json:"stack_bytes"`
+	Slow       int64 `json:"slow_consumers"` // that the server has ended so far; -1: not told
 }
 
 // Look takes a snapshot: of the process by /proc, and of its runtime by its
@@ -29,7 +30,7 @@ func Look(ctx context.Context, t Target, what string) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the server: %w", err)
 	}
-	s := Snapshot{What: what, Memory: m, Goroutines: -1, Heap: -1, Stacks: -1}
+	s := Snapshot{What: what, Memory: m, Goroutines: -1, Heap: -1, Stacks: -1, Slow: -1}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -43,7 +44,9 @@ func Look(ctx context.Context, t Target, what string) (Snapshot, error) {
 	}
 	defer resp.Body.Close()
 	all := metrics(io.LimitReader(resp.Body, 64<<20))
-	for name, to := range map[string]*int64{"go_memstats_heap_inuse_bytes": &s.Heap, "go_memstats_stack_inuse_bytes": &s.Stacks} {
+	for name, to := range map[string]*int64{
+		"go_memstats_heap_inuse_bytes": &s.Heap, "go_memstats_stack_inuse_bytes": &s.Stacks, "gateway_slow_consumers_total": &s.Slow,
+	} {
 		if v, ok := all[name]; ok {
 			*to = int64(v)
 		}

@@ -186,6 +186,21 @@ func (c *Conn) read(b []byte) (int, error) {
 	return n, nil
 }
 
+// Drop reads at most n bytes that are there and forgets them. It is for a
+// connection that is in no loop. io.EOF: the server has ended it.
+func (c *Conn) Drop(n int) (int, error) {
+	var b [4 << 10]byte
+	total := 0
+	for total < n {
+		k, err := c.read(b[:min(n-total, len(b))])
+		total += k
+		if err != nil || k == 0 {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
 // SetReceiveBuffer bounds what the kernel takes for a connection that does not
 // read.
 func (c *Conn) SetReceiveBuffer(bytes int) error {

@@ -4,9 +4,12 @@ package sock
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 )
+
+var errNotHere = errors.New("the benchmark holds its connections with epoll, which only Linux has: run it there")
 
 // Conn is there on Linux alone.
 type Conn struct{}
@@ -25,6 +28,9 @@ func (*Conn) Use(int) {}
 
 // Write says that it cannot.
 func (*Conn) Write([]byte) error { return errNotHere }
+
+// Drop says that it cannot.
+func (*Conn) Drop(int) (int, error) { return 0, errNotHere }
 
 // SetReceiveBuffer says that it cannot.
 func (*Conn) SetReceiveBuffer(int) error { return errNotHere }

@@ -20,8 +20,6 @@ type Handler interface {
 	Ended(err error)
 }
 
-var errNotHere = errors.New("the benchmark holds its connections with epoll, which only Linux has: run it there")
-
 // ErrCut is the answer of a connection that was cut.
 var ErrCut = errors.New("the connection was cut")
 
