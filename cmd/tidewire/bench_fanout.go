@@ -172,21 +172,21 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 	if f.OwnKeys {
 		settings = append(settings, setting{"keys", f.Subscribers}, setting{"partitions", b.partitions})
 	}
-	if err := b.printRuns(b.name, settings, out, f.Rate > 0, s); err != nil {
+	if err := b.printRuns(b.name, settings, out, f.Wanted(), s); err != nil {
 		return out, err
 	}
 	if err := whole(out); err != nil || len(out.Beside) == 0 {
 		return out, err
 	}
-	return out, b.beside(settings, out, s)
+	return out, b.beside(settings, out, f.Wanted(), s)
 }
 
 // beside prints the runs with subscribers that do not keep up, and what they did
 // to the others.
-func (b *benchFanout) beside(settings []setting, out load.Outcome, s *subject) error {
+func (b *benchFanout) beside(settings []setting, out load.Outcome, wanted float64, s *subject) error {
 	with := out
 	with.Runs, with.Beside = out.Beside, nil
-	if err := b.printRuns(b.name, append(settings, setting{"stalled", b.stalled}, setting{"slow", b.slow}), with, b.rate > 0, s); err != nil {
+	if err := b.printRuns(b.name, append(settings, setting{"stalled", b.stalled}, setting{"slow", b.slow}), with, wanted, s); err != nil {
 		return err
 	}
 	growth := figure.MedianGrowth(out.Runs, out.Beside)

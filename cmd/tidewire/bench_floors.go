@@ -67,7 +67,7 @@ func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.P
 	if err != nil {
 		return floorFigure{}, fmt.Errorf("the floor (%s): %w", name, err)
 	}
-	r := out.Runs[figure.MarkBest(out.Runs, w.Rate > 0)]
+	r := out.Runs[figure.MarkBest(out.Runs, w.Rate*float64(w.PerPublish()))]
 	return floorFigure{
 		Kind: "floor", Floor: name, Connections: w.Publishers, Bytes: w.Records.Bytes,
 		PerSecond: r.PerSecond, Latency: r.Latency, Server: r.Server, Generator: &r.Generator,

@@ -43,8 +43,9 @@ type setting struct {
 }
 
 // printRuns prints the runs of a load; in JSON each says what it is a run of.
-func (b *bench) printRuns(name string, settings []setting, out load.Outcome, openLoop bool, s *subject) error {
-	figure.MarkBest(out.Runs, openLoop)
+// wanted is how many messages a second an open loop is to have, else 0.
+func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
+	figure.MarkBest(out.Runs, wanted)
 	if !b.table() {
 		return b.runLines(name, settings, out, s)
 	}

@@ -138,7 +138,7 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 	if b.rate > 0 {
 		settings = append(settings, setting{"rate", b.rate})
 	}
-	if err := b.printRuns("publish", settings, out, b.rate > 0, s); err != nil {
+	if err := b.printRuns("publish", settings, out, b.rate, s); err != nil {
 		return err
 	}
 	return whole(out)

@@ -49,18 +49,24 @@ func TestARunSharesItsCostOut(t *testing.T) {
 func TestTheBestRun(t *testing.T) {
 	p99 := func(v float64) *figure.Latency { return &figure.Latency{P99: v} }
 	runs := func() []figure.Run {
-		return []figure.Run{{PerSecond: 10, Latency: p99(1)}, {PerSecond: 30, Latency: p99(9)}, {PerSecond: 30}, {PerSecond: 29.9, Latency: p99(2)}}
-	}
-	for _, c := range []struct {
-		open bool
-		want int
-	}{{false, 1}, {true, 3}} {
-		all := runs()
-		if got := figure.MarkBest(all, c.open); got != c.want || !all[c.want].Best {
-			t.Errorf("open loop %v: run %d is the best, want %d", c.open, got, c.want)
+		return []figure.Run{
+			{PerSecond: 10, Latency: p99(1)}, {PerSecond: 33, Latency: p99(9)}, {PerSecond: 40}, {PerSecond: 29.9, Latency: p99(2)}, {PerSecond: 30, Latency: p99(3)},
 		}
 	}
-	if got := figure.MarkBest(nil, false); got != -1 {
+	for _, c := range []struct {
+		wanted float64
+		want   int
+	}{
+		{0, 2},
+		{30, 3},
+		{1000, 2}, // nobody kept it
+	} {
+		all := runs()
+		if got := figure.MarkBest(all, c.wanted); got != c.want || !all[c.want].Best {
+			t.Errorf("%g wanted: run %d is the best, want %d", c.wanted, got, c.want)
+		}
+	}
+	if got := figure.MarkBest(nil, 0); got != -1 {
 		t.Errorf("the best of none is %d", got)
 	}
 }

@@ -89,29 +89,27 @@ func MedianGrowth(plain, beside []Run) float64 {
 	return round(all[middle], 3)
 }
 
-// keptRate is how much of the best rate a run of an open loop must have to be
-// the best: a run in which little arrived may have had the best latency.
+// keptRate is how much of its rate a run of an open loop must have kept to be the
+// best: one in which little arrived may have had the best latency.
 const keptRate = 0.98
 
-// MarkBest marks the best run: the quickest, or of an open loop the one with the
-// lowest p99 among those that kept the rate. It returns its index; -1 without runs.
-func MarkBest(runs []Run, openLoop bool) int {
-	best := -1
+// MarkBest marks the best run: of an open loop, whose messages a second are
+// wanted, the one with the lowest p99 among those that kept the rate; of a closed
+// loop (wanted is 0), or where none kept it, the quickest. It returns its index;
+// -1 without runs.
+func MarkBest(runs []Run, wanted float64) int {
+	best, kept := -1, false
 	for i, r := range runs {
-		if best < 0 || r.PerSecond > runs[best].PerSecond {
+		keeps := wanted > 0 && r.Latency != nil && r.PerSecond >= keptRate*wanted
+		switch {
+		case best < 0 || keeps && !kept:
+			best, kept = i, keeps
+		case keeps && r.Latency.P99 < runs[best].Latency.P99, !keeps && !kept && r.PerSecond > runs[best].PerSecond:
 			best = i
 		}
 	}
-	if best < 0 {
-		return -1
+	if best >= 0 {
+		runs[best].Best = true
 	}
-	if least := keptRate * runs[best].PerSecond; openLoop {
-		for i, r := range runs {
-			if r.Latency != nil && r.PerSecond >= least && (runs[best].Latency == nil || r.Latency.P99 < runs[best].Latency.P99) {
-				best = i
-			}
-		}
-	}
-	runs[best].Best = true
 	return best
 }

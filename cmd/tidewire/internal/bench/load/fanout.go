@@ -63,6 +63,14 @@ func (f Fanout) Run(ctx context.Context, p Progress) (Outcome, error) {
 	return out, f.drain(crew, g, m, &out)
 }
 
+// Wanted is how many deliveries a second an open loop is to have; 0: a closed one.
+func (f Fanout) Wanted() float64 {
+	if f.OwnKeys {
+		return f.Rate
+	}
+	return f.Rate * float64(f.Subscribers)
+}
+
 const (
 	// gatherTime is what the readers of many subscribers let come together. It is
 	// a hundredth of what a message takes to so many.

@@ -105,11 +105,17 @@ func (w Publish) drain(crew *crew, due *atomic.Int64, lanes []*lane, out *Outcom
 	var inFlight int
 	inFlight, out.Published, out.Refusal = flight(lanes)
 	out.Outstanding = int64(inFlight)
-	if w.Transport == Lines { // so far these are requests
-		each := int64(w.Records.Batch)
-		out.Published, out.Outstanding, out.Behind = each*out.Published, each*out.Outstanding, each*out.Behind
-	}
+	each := int64(w.PerPublish()) // so far these are requests
+	out.Published, out.Outstanding, out.Behind = each*out.Published, each*out.Outstanding, each*out.Behind
 	return err
+}
+
+// PerPublish is how many records leave together.
+func (w Publish) PerPublish() int {
+	if w.Transport == Lines {
+		return w.Records.Batch
+	}
+	return 1
 }
 
 func (w Publish) dialect() dialect {
