@@ -192,10 +192,24 @@ func (b *benchConnections) print(f connectionFigures, s *subject) error {
 	if err := rows(b.out, table); err != nil {
 		return err
 	}
+	last := f.Snapshots[len(f.Snapshots)-1]
+	for _, x := range f.Snapshots[:len(f.Snapshots)-1] {
+		if b.churn > 0 {
+			fmt.Fprintf(b.out, "left since %s: memory %s, goroutines %s, files %s\n", x.What,
+				growth(x.RSS, last.RSS), growth(int64(x.Goroutines), int64(last.Goroutines)), growth(int64(x.Files), int64(last.Files)))
+		}
+	}
 	for _, text := range s.remarks {
 		fmt.Fprintln(b.out, text)
 	}
 	return nil
+}
+
+func growth(before, after int64) string {
+	if before <= 0 || after < 0 {
+		return "not known"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*(float64(after)/float64(before)-1))
 }
 
 func kilobytes(n int64) string { return known(int(n >> 10)) }

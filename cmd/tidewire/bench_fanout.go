@@ -127,6 +127,9 @@ func (b *benchFanout) check() error {
 }
 
 func (b *benchFanout) measure(ctx context.Context, s *subject) error {
+	if !b.ownKeys && s.partitions != 1 {
+		return usagef("--topic: what all subscribers read comes in order from one partition; %s has %d", s.topic, s.partitions)
+	}
 	records := load.Records{Topic: s.topic, Bytes: b.bytes, Acks: b.acks}
 	f := load.Fanout{
 		Target: s.target, Records: records, Transport: b.transport, Subscribers: b.subscribers, OwnKeys: b.ownKeys,
@@ -170,7 +173,7 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 		settings = append(settings, setting{"in_flight", f.Window})
 	}
 	if f.OwnKeys {
-		settings = append(settings, setting{"keys", f.Subscribers}, setting{"partitions", b.partitions})
+		settings = append(settings, setting{"keys", f.Subscribers}, setting{"partitions", s.partitions})
 	}
 	if err := b.printRuns(b.name, settings, out, f.Wanted(), s); err != nil {
 		return out, err

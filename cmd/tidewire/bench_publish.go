@@ -130,7 +130,7 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 		{"bytes", b.bytes},
 		{"acks", b.acks},
 		{"keys", b.keys},
-		{"partitions", b.partitions},
+		{"partitions", s.partitions},
 	}
 	if b.transport == load.Lines {
 		settings = append(settings, setting{"batch", b.batch})

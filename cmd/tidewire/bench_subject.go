@@ -24,8 +24,10 @@ import (
 type subject struct {
 	target load.Target
 	topic  string
-	dir    string // whose disk is the floor
-	bar    *benchProgress
+	// partitions of the topic, which may be another's.
+	partitions int
+	dir        string // whose disk is the floor
+	bar        *benchProgress
 
 	client  *client.Client
 	undo    []func() error // the last first
@@ -107,9 +109,11 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 
 func (s *subject) makeTopic(ctx context.Context, b *bench) error {
 	if s.topic != "" {
-		_, err := s.client.Topic(ctx, s.topic)
+		t, err := s.client.Topic(ctx, s.topic)
+		s.partitions = len(t.Layout.Partitions)
 		return err
 	}
+	s.partitions = b.partitions
 	s.topic = "bench-" + uuid.NewString()[:8]
 	// The load may write more than a disk has: the oldest goes.
 	keep := int64(max(benchFileBytes/b.partitions, 64<<20))

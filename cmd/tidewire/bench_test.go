@@ -52,8 +52,17 @@ func TestEveryBenchmarkRunsAgainstANode(t *testing.T) {
 	listening, stop := startNode(t, filepath.Join(t.TempDir(), "data"))
 	node := listening["http"]
 	t.Run("forms", func(t *testing.T) { everyBenchmark(t, node) })
-	if topics, _ := cli(t, node, "topic", "list"); strings.Contains(topics, "bench-") {
-		t.Errorf("topics are left: %s", topics)
+	if out, code := cli(t, node, "topic", "create", "mine", "--partitions", "2"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := cli(t, node, "bench", "fanout", "--topic", "mine", "--subscribers", "2", "--no-floors"); code != exitUsage {
+		t.Errorf("a topic of two partitions: exit code %d: %s", code, out)
+	}
+	if out, code := cli(t, node, "bench", "publish", "--topic", "mine", "--runs", "1", "--duration", "100ms", "--warmup", "0s", "--no-floors"); code != exitOK {
+		t.Errorf("a topic of two partitions: exit code %d: %s", code, out)
+	}
+	if topics, _ := cli(t, node, "topic", "list"); !strings.Contains(topics, `"mine"`) || strings.Contains(topics, "bench-") {
+		t.Errorf("the topics are %s", topics)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
