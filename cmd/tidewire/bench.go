@@ -94,6 +94,7 @@ const (
 	maxBenchBytes       = 8 << 20
 	maxBenchConnections = 500_000
 	maxBenchInFlight    = 1 << 30 // bytes
+	maxBenchRate        = 1e7     // a second
 	benchFileBytes      = 1 << 30 // of a topic that is made
 )
 

@@ -114,7 +114,7 @@ func (b *benchFanout) finish(cmd *cobra.Command) {
 func (b *benchFanout) check() error {
 	faults := []error{
 		choice("transport", b.transport, load.WebSocket, load.SSE), choice("acks", b.acks, "all", "leader", "none"),
-		within("subscribers", b.subscribers, 1, maxBenchConnections), within("in-flight", b.inFlight, 1, 100_000), notNegative("rate", b.rate),
+		within("subscribers", b.subscribers, 1, maxBenchConnections), within("in-flight", b.inFlight, 1, 100_000), withinRate("rate", b.rate),
 		within("stalled", b.stalled, 0, maxBenchConnections), within("slow", b.slow, 0, maxBenchConnections),
 	}
 	if b.name == "latency" && b.rate == 0 {

@@ -76,7 +76,7 @@ func (b *benchPublish) check() error {
 	faults := []error{
 		choice("transport", b.transport, load.WebSocket, load.HTTP, load.Lines), choice("acks", b.acks, "all", "leader", "none"),
 		within("publishers", b.publishers, 1, maxBenchConnections), within("window", b.window, 1, 100_000),
-		within("keys", b.keys, 0, 9_999_999), within("batch", b.batch, 1, 10_000), notNegative("rate", b.rate),
+		within("keys", b.keys, 0, 9_999_999), within("batch", b.batch, 1, 10_000), withinRate("rate", b.rate),
 	}
 	if b.transport != load.WebSocket && b.window != 1 {
 		faults = append(faults, fmt.Errorf("--window: a publisher over %s has one request in flight; give more --publishers", b.transport))
@@ -87,9 +87,9 @@ func (b *benchPublish) check() error {
 	return b.bench.check(errors.Join(faults...))
 }
 
-func notNegative(flag string, v float64) error {
-	if v < 0 {
-		return fmt.Errorf("--%s: %g is less than 0", flag, v)
+func withinRate(flag string, v float64) error {
+	if !(v >= 0 && v <= maxBenchRate) { // what is no number is not either
+		return fmt.Errorf("--%s: %g is not between 0 and %g", flag, v, float64(maxBenchRate))
 	}
 	return nil
 }
