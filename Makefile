@@ -23,7 +23,7 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|pace|parts|record|wire|testkit/check)|broker/partition|coordinator/(layout|placement|state)|gateway/(cursor|topology))$$
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|pace|parts|record|wire|testkit/check)|broker/partition|coordinator/(layout|placement|state)|gateway/(access|cursor|topology))$$
 # Real processes: they run the built binary.
 E2E   := ^tidewire/e2e(/|$$)
 

@@ -12,6 +12,7 @@ var pure = []string{
 	"coordinator/layout",
 	"coordinator/placement",
 	"coordinator/state",
+	"gateway/access",
 	"gateway/cursor",
 	"gateway/topology",
 	"internal/cluster",
