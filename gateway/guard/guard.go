@@ -1,0 +1,120 @@
+// Package guard asks who is calling. It takes the token or ticket out of a
+// request, lets gateway/access judge it, keeps the tickets of this node, and
+// counts and logs whom it turned away. What a caller may do is asked of the Grant
+// that comes out of here.
+//
+// A guard without a key asks nobody: everyone gets a Grant of everything, and a
+// token is refused, so that its sender does not believe that it counts.
+package guard
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
+
+	"tidewire/gateway/access"
+	"tidewire/internal/fault"
+	"tidewire/internal/obs"
+)
+
+// Config of a Guard. A zero field means its default.
+type Config struct {
+	Verifier   *access.Verifier      // nil: nobody is asked
+	Registerer prometheus.Registerer // nil: nothing is counted in public
+	Logger     *slog.Logger
+}
+
+// Guard knows its callers. It is safe for concurrent use.
+type Guard struct {
+	verifier *access.Verifier
+	everyone *access.Grant
+	tickets  *tickets
+	refused  *prometheus.CounterVec // transport, reason
+	log      *slog.Logger
+	aloud    *rate.Limiter // of the log
+}
+
+// New makes a Guard.
+func New(cfg Config) *Guard {
+	auto := promauto.With(cfg.Registerer)
+	g := &Guard{
+		verifier: cfg.Verifier, everyone: access.Everyone(),
+		tickets: newTickets(),
+		refused: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "gateway_access_refused_total",
+			Help: "Calls refused for who made them: by a reason such as expired, or by the right that is missing.",
+		}, []string{"transport", "reason"}),
+		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		// Whoever guesses tokens must not fill the disk with it.
+		aloud: rate.NewLimiter(1, 20),
+	}
+	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "gateway_tickets", Help: "Tickets that were issued and are neither used nor over."}, g.tickets.count)
+	return g
+}
+
+// Open reports whether nobody is asked who they are.
+func (g *Guard) Open() bool { return g.verifier == nil }
+
+// Everyone is the grant of a guard that is open.
+func (g *Guard) Everyone() *access.Grant {
+	if !g.Open() {
+		return nil
+	}
+	return g.everyone
+}
+
+// Token is what a token grants now.
+func (g *Guard) Token(token string) (*access.Grant, error) {
+	if g.Open() {
+		return nil, fault.New(fault.Invalid, "this node takes no tokens: it has no auth_key_file; leave the token out").With("field", "token")
+	}
+	return g.verifier.Verify(token, time.Now())
+}
+
+// Transports, as metrics name them; those of package deliver are the others.
+const (
+	HTTP      = "http"
+	WebSocket = "websocket"
+)
+
+// Refused counts a refusal, if err is one for who the caller is, and logs it.
+func (g *Guard) Refused(transport, address string, caller *access.Grant, err error) {
+	reason := reasonOf(err)
+	if reason == "" {
+		return
+	}
+	g.refused.WithLabelValues(transport, reason).Inc()
+	if !g.aloud.Allow() {
+		return
+	}
+	attrs := []any{"transport", transport, obs.Address, address, "reason", reason}
+	if caller != nil && caller.Asked() {
+		attrs = append(attrs, "principal", caller.Principal)
+	}
+	if topic, ok := fault.As(err).Fields["topic"].(string); ok {
+		attrs = append(attrs, obs.Topic, topic)
+	}
+	g.log.Info("refused a caller", attrs...)
+}
+
+// reasonOf is a word of a short list: what stands in a label is no client's choice.
+func reasonOf(err error) string {
+	switch {
+	case fault.Is(err, fault.Unauthorized):
+		return cmp.Or(string(access.ReasonOf(err)), "other")
+	case !fault.Is(err, fault.Forbidden):
+		return ""
+	}
+	fields := fault.As(err).Fields
+	if right, ok := fields["right"].(string); ok {
+		return right
+	}
+	if _, ok := fields["origin"]; ok {
+		return "origin"
+	}
+	return "other"
+}
