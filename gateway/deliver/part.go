@@ -56,6 +56,7 @@ func (p *part) drop() {
 
 func (p *part) moveTo(o ident.Offset, e ident.Epoch) {
 	if o != p.next {
+		p.sub.passed.Add(int64(o - p.next))
 		p.next, p.epoch, p.sub.moved = o, e, true
 	}
 }

@@ -3,8 +3,10 @@ package deliver
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
+	"tidewire/gateway/connection"
 	"tidewire/gateway/reply"
 	"tidewire/internal/wire"
 )
@@ -18,6 +20,10 @@ type stream struct {
 	sub     *Subscription
 	wake    <-chan struct{}
 	out     eventWriter
+
+	poke  func()                 // wakes the stream's goroutine
+	ended atomic.Pointer[string] // why it is to end; nil: it is not
+	conn  *connection.Connection
 
 	sinceID int       // messages since the last id
 	idAt    time.Time // when the last id was written
@@ -41,6 +47,9 @@ func (st *stream) run(ctx context.Context) error {
 	id := time.NewTimer(idEvery)
 	defer id.Stop()
 	for {
+		if reason := st.ended.Load(); reason != nil {
+			return st.parting(*reason)
+		}
 		idle, ended := st.gather(ctx)
 		if ended {
 			return st.out.flush()
@@ -133,6 +142,7 @@ func (st *stream) flush() error {
 	for i, r := range st.runs {
 		if err == nil {
 			st.streams.metrics.Wrote(SSE, r)
+			st.conn.Out.Add(int64(r.Len()))
 		}
 		st.runs[i] = Run{}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/gateway/connection"
 	"tidewire/gateway/reply"
 	"tidewire/internal/fault"
 )
@@ -28,8 +29,10 @@ const (
 // StreamsConfig tunes the server-sent events of a node. A zero field means its
 // default.
 type StreamsConfig struct {
-	Hub                 *Hub   // required
-	Seats               *Seats // nil: no bound
+	Hub   *Hub   // required
+	Seats *Seats // nil: no bound
+	// Connections gets every stream; nil: a set that nobody sees.
+	Connections         *connection.Set
 	SlowConsumerTimeout time.Duration
 	DrainWindow         time.Duration
 	Logger              *slog.Logger
@@ -39,8 +42,11 @@ type StreamsConfig struct {
 // Streams serves subscriptions as server-sent events, each on the goroutine of
 // its request.
 type Streams struct {
-	hub     *Hub
-	seats   *Seats
+	hub   *Hub
+	seats *Seats
+
+	connections *connection.Set
+
 	slow    time.Duration
 	window  time.Duration
 	log     *slog.Logger
@@ -57,14 +63,15 @@ type Streams struct {
 func NewStreams(cfg StreamsConfig) *Streams {
 	m := cmp.Or(cfg.Metrics, cfg.Hub.metrics)
 	return &Streams{
-		hub:     cfg.Hub,
-		seats:   cmp.Or(cfg.Seats, NewSeats(0, 0, m)),
-		slow:    cmp.Or(cfg.SlowConsumerTimeout, DefaultSlowConsumerTimeout),
-		window:  cmp.Or(cfg.DrainWindow, DefaultDrainWindow),
-		log:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		metrics: m,
-		drain:   make(chan struct{}),
-		cut:     make(chan struct{}),
+		hub:         cfg.Hub,
+		connections: cmp.Or(cfg.Connections, connection.New()),
+		seats:       cmp.Or(cfg.Seats, NewSeats(0, 0, m)),
+		slow:        cmp.Or(cfg.SlowConsumerTimeout, DefaultSlowConsumerTimeout),
+		window:      cmp.Or(cfg.DrainWindow, DefaultDrainWindow),
+		log:         cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		metrics:     m,
+		drain:       make(chan struct{}),
+		cut:         make(chan struct{}),
 	}
 }
 
@@ -125,17 +132,20 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) err
 	defer gauge.Dec()
 
 	wake := make(chan struct{}, 1)
-	sub := s.hub.Subscribe(start, func() {
+	poke := func() {
 		select {
 		case wake <- struct{}{}:
 		default: // it is awake already
 		}
-	})
+	}
+	sub := s.hub.Subscribe(start, poke)
 	defer sub.Close()
 	st := &stream{
 		streams: s, sub: sub, wake: wake,
 		out: eventWriter{w: w, rc: http.NewResponseController(w), slow: s.slow, cut: s.cut},
 	}
+	st.conn = st.join(r, poke)
+	defer st.conn.Leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")

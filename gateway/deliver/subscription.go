@@ -25,6 +25,7 @@ type Subscription struct {
 	parts  []*part // by partition
 	notify func()
 	moved  bool
+	passed atomic.Int64 // offsets, over all partitions
 
 	queue []*part // that may have something to read; only the owner looks at it
 
@@ -40,6 +41,7 @@ type part struct {
 	index ident.Index
 	next  ident.Offset
 	epoch ident.Epoch
+	began ident.Offset
 
 	life  int      // of the ring when next was last known to be part of the log
 	held  []*block // being worked on, from done on
@@ -58,7 +60,7 @@ func (h *Hub) Subscribe(start Start, notify func()) *Subscription {
 	s := &Subscription{hub: h, topic: start.Topic, rng: start.Range, match: start.Filter.matcher(), notify: notify}
 	for _, p := range start.Places {
 		s.parts = append(s.parts, &part{
-			sub: s, index: p.Partition, next: p.Offset, epoch: p.Epoch, life: -1, waiting: -1,
+			sub: s, index: p.Partition, next: p.Offset, began: p.Offset, epoch: p.Epoch, life: -1, waiting: -1,
 			feed: h.join(start.Topic.Name, start.Topic.Ref(p.Partition)),
 		})
 	}
