@@ -11,6 +11,8 @@ const (
 	CloseTryLater     = 1013
 	CloseSlowConsumer = 4001
 	CloseSilent       = 4002
+	CloseExpired      = 4003
+	CloseUnauthorized = 4501
 	CloseProtocol     = 4502
 	CloseLimit        = 4503
 )

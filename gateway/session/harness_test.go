@@ -51,6 +51,7 @@ type node struct {
 	client   *http.Client
 	dialed   chan net.Conn // the client's ends
 	listener *pipes
+	wrap     func(http.Handler) http.Handler // the manager, for requests to come; nil: as it is
 }
 
 func newNode(t *testing.T, change ...func(*session.Config)) *node {
@@ -73,7 +74,13 @@ func newNode(t *testing.T, change ...func(*session.Config)) *node {
 	running.Go(func() { _ = n.manager.Run(ctx) })
 	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.listener = l
-	srv := &http.Server{Handler: n.manager}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.wrap != nil {
+			n.wrap(n.manager).ServeHTTP(w, r)
+			return
+		}
+		n.manager.ServeHTTP(w, r)
+	})}
 	running.Go(func() { _ = srv.Serve(l) })
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		mine, theirs := net.Pipe()

@@ -12,7 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/guard"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
@@ -58,6 +60,9 @@ type Config struct {
 	Node      string          // the node's name, for welcome
 	Seats     *deliver.Seats  // nil: no bound
 
+	Guard       *guard.Guard    // nil: nobody is asked
+	Connections *connection.Set // gets every connection; nil: a set that nobody sees
+
 	Origins             origin.Policy // which pages may connect
 	MaxSubscriptions    int           // of a connection; 128
 	MaxFrameBytes       int           // of a client's frame
@@ -78,6 +83,10 @@ func (c Config) withDefaults() Config {
 	c.DrainWindow = cmp.Or(c.DrainWindow, deliver.DefaultDrainWindow)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Deliveries = cmp.Or(c.Deliveries, deliver.NewMetrics(nil))
+	if c.Guard == nil {
+		c.Guard = guard.New(guard.Config{})
+	}
+	c.Connections = cmp.Or(c.Connections, connection.New())
 	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, c.Deliveries))
 	return c
 }
@@ -198,7 +207,8 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := m.checkUpgrade(w, r); err != nil {
 		return err
 	}
-	start, err := m.reference(r)
+	caller := m.callerOf(r)
+	start, reference, err := m.start(r, caller)
 	if err != nil {
 		return err
 	}
@@ -231,7 +241,8 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	// from here on ends by the session's own.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	s.run(ctx, cancel, start)
+	s.begin(caller, start, reference)
+	s.run(ctx, cancel)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
-	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/wire"
 )
@@ -15,19 +14,12 @@ import (
 // connection asks for happens in its order; the error it returns is its answer.
 var handlers = map[string]func(*session, context.Context, *wire.Frame) error{
 	"hello":       (*session).hello,
+	"auth":        (*session).auth,
 	"publish":     (*session).publish,
 	"subscribe":   (*session).subscribe,
 	"unsubscribe": (*session).unsubscribe,
 	"credit":      (*session).credit,
 	"metadata":    (*session).metadata,
-}
-
-func (s *session) hello(_ context.Context, f *wire.Frame) error {
-	if f.Token != "" {
-		return fault.New(fault.Invalid, "field \"token\": this version has no tokens; leave it out").With("field", "token")
-	}
-	s.push(s.welcome(f.ID))
-	return nil
 }
 
 func (s *session) welcome(id int64) []byte {
@@ -45,6 +37,9 @@ func (s *session) welcome(id int64) []byte {
 // metadata answers with a topic's layout, by which clients map keys to
 // partitions.
 func (s *session) metadata(_ context.Context, f *wire.Frame) error {
+	if err := s.grant.Knows(f.Topic); err != nil {
+		return err
+	}
 	snap := s.m.cfg.Topology.Snapshot()
 	t, ok := snap.Topic(f.Topic)
 	if !ok {

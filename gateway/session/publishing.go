@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
 	"tidewire/internal/fault"
@@ -17,6 +18,10 @@ func (s *session) publish(_ context.Context, f *wire.Frame) error {
 		return err
 	}
 	p := &f.Publication
+	if err := s.grant.May(access.Publish, p.Topic); err != nil {
+		return err
+	}
+	s.conn.In.Add(1)
 	req := publish.Request{Topic: p.Topic, Partition: p.Partition, Record: p.Record}
 	req.Record.Producer, req.Record.Sequence = p.Producer, p.Sequence
 	switch p.Acks {
@@ -33,11 +38,15 @@ func (s *session) publish(_ context.Context, f *wire.Frame) error {
 // is, so that the records behind it are not refused for a gap. The refusal is
 // answered once that is kept.
 func (s *session) void(f *wire.Frame, refusal error) {
-	if err := s.refusesNew(); err != nil {
-		s.push(reply.Frame(f.ID, err))
+	p := &f.Publication
+	err := s.refusesNew()
+	if err == nil {
+		err = s.grant.May(access.Publish, p.Topic)
+	}
+	if err != nil {
+		s.push(reply.Frame(f.ID, s.refused(err)))
 		return
 	}
-	p := &f.Publication
 	s.send(publish.Request{
 		Topic: p.Topic, Partition: p.Partition, Void: true,
 		Record: record.Record{Producer: p.Producer, Sequence: p.Sequence},

@@ -91,8 +91,11 @@ func (s *session) line(ctx context.Context, line []byte) bool {
 	}
 	s.bad = 0
 	s.m.metrics.lines.WithLabelValues(f.Op).Inc()
-	if err := handlers[f.Op](s, ctx, &f); err != nil {
-		s.push(reply.Frame(f.ID, err))
+	if err = s.greeted(f.Op); err == nil {
+		err = handlers[f.Op](s, ctx, &f)
+	}
+	if err != nil {
+		s.push(reply.Frame(f.ID, s.refused(err)))
 	}
 	return true
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"tidewire/gateway/deliver"
+	"tidewire/gateway/access"
+	"tidewire/gateway/connection"
 	"tidewire/gateway/reply"
 )
 
@@ -45,6 +46,11 @@ type session struct {
 	gone    []*subscription // unsubscribed; the writer lets go of them
 
 	bad int // lines in a row; the reader's
+
+	grant     *access.Grant // what the caller may do; nil: not known yet. The reader's
+	known     atomic.Bool   // grant is not nil
+	reference string        // of the subscription to begin once it is; the reader's
+	conn      *connection.Connection
 }
 
 // verdict is how the server ends a connection.
@@ -65,11 +71,8 @@ func newSession(m *Manager, address string) *session {
 }
 
 // run serves the connection to its end. It is the reader; it owns the writer.
-func (s *session) run(ctx context.Context, cancel context.CancelFunc, start *deliver.Start) {
-	s.push(s.welcome(0))
-	if start != nil {
-		s.subscribed(0, *start, unbounded)
-	}
+func (s *session) run(ctx context.Context, cancel context.CancelFunc) {
+	defer s.conn.Leave()
 	var writer sync.WaitGroup
 	code := closeVanished
 	writer.Go(func() {
@@ -97,7 +100,7 @@ func (s *session) run(ctx context.Context, cancel context.CancelFunc, start *del
 // codeLabel keeps what clients choose freely out of the labels.
 func codeLabel(code int) string {
 	switch {
-	case code >= 1000 && code <= 1015, code >= reply.CloseSlowConsumer && code <= reply.CloseSilent, code == reply.CloseProtocol, code == reply.CloseLimit:
+	case code >= 1000 && code <= 1015, code >= reply.CloseSlowConsumer && code <= reply.CloseExpired, code >= reply.CloseUnauthorized && code <= reply.CloseLimit:
 		return strconv.Itoa(code)
 	}
 	return "other"

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/topology"
 	"tidewire/internal/fault"
@@ -32,6 +33,9 @@ func (s *session) subscribe(ctx context.Context, f *wire.Frame) error {
 		return err
 	}
 	q := &f.Subscribe
+	if err := s.grant.May(access.Subscribe, q.Topic); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	n := len(s.subs)
 	s.mu.Unlock()

@@ -3,13 +3,12 @@ package session
 import (
 	"encoding/base64"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
-	"tidewire/gateway/deliver"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 )
 
@@ -40,7 +39,7 @@ func (m *Manager) checkUpgrade(w http.ResponseWriter, r *http.Request) error {
 	if err := m.checkOrigin(r); err != nil {
 		return err
 	}
-	return checkSubprotocols(r.Header)
+	return checkSubprotocols(r.Header, m.cfg.Guard.Open())
 }
 
 func badHeader(name, what string) error {
@@ -58,13 +57,13 @@ func (m *Manager) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-func checkSubprotocols(h http.Header) error {
+func checkSubprotocols(h http.Header, open bool) error {
 	offered := tokens(h, "Sec-WebSocket-Protocol")
 	if len(offered) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(offered, func(p string) bool { return strings.HasPrefix(strings.ToLower(p), "bearer.") }) {
-		return badHeader("Sec-WebSocket-Protocol", "this version has no tokens: leave bearer.… out")
+	if open && slices.ContainsFunc(offered, func(p string) bool { return strings.HasPrefix(strings.ToLower(p), "bearer.") }) {
+		return badHeader("Sec-WebSocket-Protocol", "this node takes no tokens: it has no auth_key_file; leave bearer.… out")
 	}
 	if !slices.ContainsFunc(offered, func(p string) bool { return strings.EqualFold(p, Subprotocol) }) {
 		return badHeader("Sec-WebSocket-Protocol", "this server speaks "+Subprotocol+"; offer it, or nothing")
@@ -72,33 +71,9 @@ func checkSubprotocols(h http.Header) error {
 	return nil
 }
 
-// reference is the subscription that the address names; nil: none.
-func (m *Manager) reference(r *http.Request) (*deliver.Start, error) {
-	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "the query of the address: %w", err)
-	}
-	for name, values := range q {
-		switch {
-		case name != "subscription":
-			return nil, fault.Unknown("parameter", name, []string{"subscription"})
-		case len(values) > 1:
-			return nil, fault.New(fault.Invalid, "parameter %q comes twice", name).With("field", name)
-		}
-	}
-	if !q.Has("subscription") {
-		return nil, nil
-	}
-	ref, err := deliver.ParseReference(q.Get("subscription"))
-	if err != nil {
-		return nil, err
-	}
-	t, err := topology.Topic(m.cfg.Topology, ref.Topic)
-	if err != nil {
-		return nil, err
-	}
-	start, err := m.cfg.Hub.Resolve(r.Context(), ref.Request(t))
-	return &start, err
+// topic finds a topic by name.
+func (m *Manager) topic(name string) (*cluster.Topic, error) {
+	return topology.Topic(m.cfg.Topology, name)
 }
 
 func hasToken(h http.Header, name, token string) bool {

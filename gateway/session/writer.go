@@ -286,6 +286,7 @@ func (w *writer) flush() bool {
 	for _, r := range w.runs {
 		if err == nil {
 			w.s.m.cfg.Deliveries.Wrote(deliver.WebSocket, r)
+			w.s.conn.Out.Add(int64(r.Len()))
 		}
 	}
 	clear(w.runs)

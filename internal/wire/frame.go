@@ -16,7 +16,7 @@ type Frame struct {
 	Op string
 	ID int64 // 0: none was given, or none could be read
 
-	Client, Version, Token string         // hello
+	Client, Version, Token string         // hello; auth has a token alone
 	Publication            Publication    // publish
 	Subscribe              SubscribeFrame // subscribe
 	Topic                  string         // metadata
@@ -49,6 +49,7 @@ const (
 // opFields are the names each op takes beside op and id.
 var opFields = map[string][]string{
 	"hello":       {"client", "version", "token"},
+	"auth":        {"token"},
 	"publish":     {"topic", "key", "value", "value_base64", "content_type", "headers", "acks", "partition", "producer", "sequence", "tombstone"},
 	"subscribe":   subscribeFields("after", "keys", "credit"),
 	"unsubscribe": {"sub"},
@@ -57,12 +58,12 @@ var opFields = map[string][]string{
 }
 
 // Ops are the ops this version takes.
-var Ops = []string{"hello", "publish", "subscribe", "unsubscribe", "credit", "metadata"}
+var Ops = []string{"hello", "auth", "publish", "subscribe", "unsubscribe", "credit", "metadata"}
 
 // absentOps are known to the protocol but not to this version.
 var absentOps = map[string]string{
 	"join": "groups", "ack": "groups", "nack": "groups", "extend": "groups", "reject": "groups", "leave": "groups",
-	"request": "request-reply", "reply": "request-reply", "auth": "tokens",
+	"request": "request-reply", "reply": "request-reply",
 }
 
 func subscribeFields(more ...string) []string {
@@ -190,6 +191,10 @@ func (f *Frame) finish() error {
 		return p.finish()
 	case "subscribe":
 		return f.Subscribe.finish()
+	case "auth":
+		if f.Token == "" {
+			return missing("token")
+		}
 	case "metadata":
 		if f.Topic == "" {
 			return missing("topic")
