@@ -12,8 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/budget"
+	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/guard"
 	"tidewire/gateway/httpapi"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
@@ -58,6 +61,8 @@ type Config struct {
 	// own; nil: none.
 	NotReady func() []error
 
+	// Access knows the tokens; nil: nobody is asked who they are.
+	Access              *access.Verifier
 	AllowedOrigins      []string
 	Advertised          string // the address that clients dial, or empty
 	MaxConnections      int    // WebSockets and event streams; 0: no bound
@@ -80,6 +85,7 @@ type Gateway struct {
 	publisher *publish.Publisher
 	hub       *deliver.Hub
 	streams   *deliver.Streams
+	connected *connection.Set
 	sessions  *session.Manager
 	api       *httpapi.API
 	server    *http.Server
@@ -97,11 +103,13 @@ func New(cfg Config) *Gateway {
 	held := budget.New(budget.DefaultBytes)
 	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
 	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
+	g.connected = connection.New()
+	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
 	g.streams = deliver.NewStreams(deliver.StreamsConfig{
-		Hub: g.hub, Seats: seats, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
+		Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
 	})
 	g.sessions = session.New(session.Config{
-		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats,
+		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -109,6 +117,7 @@ func New(cfg Config) *Gateway {
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
+		Guard: door, Connections: g.connected,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)
@@ -124,6 +133,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.hub.Run(ctx) })
 	group.Go(func() error { return g.sessions.Run(ctx) })
+	group.Go(func() error { return g.connected.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
 	group.Go(func() error {
 		if err := g.server.Serve(httpapi.Patient(g.ceiling)); !errors.Is(err, http.ErrServerClosed) {

@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/gateway/budget"
+	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/guard"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/topology"
@@ -94,6 +96,10 @@ type Config struct {
 	// Held bounds the answers that clients have not taken and the bodies that
 	// are not whole; nil: the API's own.
 	Held *budget.Budget
+	// Guard knows the callers; nil: nobody is asked.
+	Guard *guard.Guard
+	// Connections of this node; nil: none are listed.
+	Connections *connection.Set
 
 	Gatherer   prometheus.Gatherer   // behind /metrics; nil: an empty page
 	Registerer prometheus.Registerer // nil: nothing is counted
@@ -124,6 +130,12 @@ func New(cfg Config) *API {
 		a.cfg.Held = budget.New(budget.DefaultBytes)
 	}
 	a.metrics = newMetrics(cfg.Registerer, a.cfg.Held)
+	if a.cfg.Guard == nil {
+		a.cfg.Guard = guard.New(guard.Config{})
+	}
+	if a.cfg.Connections == nil {
+		a.cfg.Connections = connection.New()
+	}
 	a.drain, a.endWait = context.WithCancel(context.Background())
 	a.handler = a.router()
 	return a

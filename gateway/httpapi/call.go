@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -48,6 +49,8 @@ type produceCall struct {
 	headers        []namedValue // Tidewire-H-…
 	tombstone      bool
 	idempotencyKey string // "": none
+	principal      string // whose key it is
+	caller         *access.Grant
 }
 
 type namedValue struct{ name, value string }
@@ -62,6 +65,8 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if strings.HasPrefix(name, "_") {
 		return c, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", clip(name)).With("field", "topic")
 	}
+	c.caller = access.Of(r.Context())
+	c.principal = c.caller.Principal // asked for the right to publish, so there is one
 	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
 		return c, err
 	}

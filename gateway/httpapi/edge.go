@@ -43,24 +43,16 @@ func (a *API) edge(next http.Handler) http.Handler {
 		}()
 		done, err := a.checkOrigin(res, r)
 		if err == nil {
-			err = checkAuthorization(r)
+			err = a.checkAuthorization(r)
 		}
 		switch {
 		case err != nil:
+			a.turnedAway(res, r, err)
 			a.fail(res, r, err)
 		case !done:
 			next.ServeHTTP(res, r)
 		}
 	})
-}
-
-// checkAuthorization refuses a token, which nobody would look at: its sender
-// must not believe that it counts.
-func checkAuthorization(r *http.Request) error {
-	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
-		return invalid("Authorization", "takes no token: this version has none; leave the header out")
-	}
-	return nil
 }
 
 // apiPolicy is the content security policy of an answer that is no page.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/topology"
 	"tidewire/internal/wire"
@@ -46,6 +47,9 @@ func resumeFrom(place *deliver.Request, r *http.Request, q params) {
 
 // stream answers with server-sent events.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, place deliver.Request) error {
+	if err := a.ownPage(r); err != nil {
+		return err
+	}
 	start, err := a.resolve(r, place)
 	if err != nil {
 		return err
@@ -70,6 +74,9 @@ func (a *API) subscribe(w http.ResponseWriter, r *http.Request) error {
 	}
 	f, err := wire.ParseSubscribe(body)
 	if err != nil {
+		return err
+	}
+	if err := access.Of(r.Context()).May(access.Subscribe, f.Topic); err != nil {
 		return err
 	}
 	t, err := topology.Topic(a.cfg.Topology, f.Topic)
@@ -114,6 +121,9 @@ func (a *API) subscriptionEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 	ref, err := deliver.ParseReference(param(r, "subscription"))
 	if err != nil {
+		return err
+	}
+	if err := access.Of(r.Context()).May(access.Subscribe, ref.Topic); err != nil {
 		return err
 	}
 	t, err := topology.Topic(a.cfg.Topology, ref.Topic)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
@@ -31,15 +32,17 @@ type node struct {
 	check  func(r *http.Request, body []byte, res *http.Response, answer []byte) // nil: nothing
 }
 
-func newNode(t testing.TB) *node {
+func newNode(t testing.TB, change ...func(*Config)) *node {
 	n := &node{t: t, memory: newMemory(), log: &lockedBuffer{}}
 	reg := prometheus.NewRegistry()
+	connected := connection.New()
 	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
-	streams := deliver.NewStreams(deliver.StreamsConfig{Hub: hub})
+	streams := deliver.NewStreams(deliver.StreamsConfig{Hub: hub, Connections: connected})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })
-	n.api = New(Config{
+	running.Go(func() { _ = connected.Run(ctx) })
+	cfg := Config{
 		Topology: n.memory, Control: n.memory, Node: n.memory, Reader: hub, Streams: streams,
 		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
 		NotReady:  func() []error { return n.ready },
@@ -54,8 +57,12 @@ func newNode(t testing.TB) *node {
 		}),
 		Origins:  origin.New([]string{"https://app.example.com"}, ""),
 		Gatherer: reg, Registerer: reg,
-		Logger: slog.New(slog.NewTextHandler(n.log, nil)),
-	})
+		Logger: slog.New(slog.NewTextHandler(n.log, nil)), Connections: connected,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	n.api = New(cfg)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(n.api)
 	server.Listener = Patient(server.Listener)

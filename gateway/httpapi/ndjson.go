@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"time"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/budget"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
@@ -46,8 +48,8 @@ func lineBytes(maxMessage int) int { return 6*maxMessage + lineRoom }
 
 // produceLines is POST /topics/{topic} with one record a line.
 func (a *API) produceLines(w http.ResponseWriter, r *http.Request, c *produceCall) error {
-	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
-	in := newSender(w, r, lineSilence, 0)
+	_ = http.NewResponseController(w).EnableFullDuplex()     // HTTP/2 always is
+	in := newSender(w, r, lineSilence, grantedFor(c.caller)) // a body may last for hours
 	stop := in.stopWith(a.drain)
 	defer stop()
 
@@ -94,7 +96,7 @@ func (a *API) readLines(in *lineReader, c *produceCall, ans *answers, h *lineHol
 		done := func(res publish.Result) { ans.settle(number, res) }
 		if err != nil && !errors.Is(err, errLineTooLong) {
 			// The body did not end here; its sender hears what came no further.
-			done(publish.Result{Err: a.brokenLines(err, partial)})
+			done(publish.Result{Err: a.brokenLines(c, err, partial)})
 			return
 		}
 		if err := h.answers(ans.bytes()); err != nil {
@@ -118,8 +120,11 @@ func (a *API) readLines(in *lineReader, c *produceCall, ans *answers, h *lineHol
 	}
 }
 
-func (a *API) brokenLines(err error, partial bool) error {
-	if fault.Is(err, fault.Throttled) { // no room for the line
+func (a *API) brokenLines(c *produceCall, err error, partial bool) error {
+	switch {
+	case c.caller.Expired(time.Now()):
+		return access.Ended()
+	case fault.Is(err, fault.Throttled): // no room for the line
 		return err
 	}
 	if a.drain.Err() != nil {

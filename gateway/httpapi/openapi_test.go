@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
+	"tidewire/gateway/access"
 	"tidewire/internal/fault"
 )
 
@@ -91,7 +92,7 @@ func (d *document) check(req *http.Request, body []byte, res *http.Response, ans
 	d.seen[answered] = true
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, Route: route,
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	}
 	if res.StatusCode < 300 {
 		if err := openapi3filter.ValidateRequest(d.t.Context(), in); err != nil {
@@ -244,6 +245,15 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 
 	n.want(200, "GET", "/nodes/", "")
 	n.want(200, "GET", "/nodes/node-a", "")
+	for _, c := range n.want(200, "GET", "/connections/", "").json(t)["connections"].([]any) {
+		n.want(204, "DELETE", "/connections/"+c.(map[string]any)["connection"].(string), "")
+	}
+	n.want(404, "GET", "/connections/?node=none", "")
+	guarded := newGuardedNode(t)
+	guarded.check = d.check
+	guarded.want(201, "POST", "/tickets", "", guarded.bearer(access.Claims{Subject: "ann"}))
+	guarded.want(401, "POST", "/tickets", "")
+	guarded.want(403, "POST", "/topics/", `{"name":"a"}`, guarded.bearer(access.Claims{Subject: "ann"}))
 	n.want(200, "GET", "/healthz", "")
 	n.want(200, "GET", "/readyz", "")
 	n.ready = []error{fault.New(fault.Draining, "the node is shutting down")}

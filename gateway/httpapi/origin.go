@@ -33,6 +33,7 @@ func (a *API) checkOrigin(w http.ResponseWriter, r *http.Request) (done bool, er
 		return false, nil
 	}
 	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	h.Set("Access-Control-Allow-Credentials", "true") // a token may be in a cookie
 	if !preflight {
 		h.Set("Access-Control-Expose-Headers", exposed)
 		return false, nil

@@ -28,6 +28,7 @@ func (a *API) poll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	req.Wait = whileGranted(r, req.Wait)
 	// A node that drains ends waits, not work.
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -159,7 +159,7 @@ func (c *produceCall) recordHead() (rec record.Record, err error) {
 		rec.Producer, rec.Sequence = c.producer, c.sequence
 	}
 	if c.idempotencyKey != "" {
-		rec.Idempotency = &record.Idempotency{Key: c.idempotencyKey}
+		rec.Idempotency = &record.Idempotency{Principal: c.principal, Key: c.idempotencyKey}
 	}
 	return rec, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"tidewire/gateway/access"
 	"tidewire/internal/fault"
 )
 
@@ -18,27 +19,34 @@ func (a *API) router() http.Handler {
 	m.MethodNotAllowed(a.answer(a.methodNotAllowed)) // for methods that chi has no name for
 
 	for _, rt := range []route{
-		{"/topics", actions{get: a.listTopics, post: a.createTopic}},
-		{"/topics/subscribe", actions{post: a.subscribe}},
-		{"/topics/{topic}", actions{get: a.poll, post: a.produce, patch: a.alterTopic, del: a.deleteTopic}},
+		{"/topics", actions{get: a.listTopics, post: a.admin(a.createTopic)}},
+		{"/topics/subscribe", actions{post: a.subscribe}}, // its body names the topic
+		{"/topics/{topic}", actions{
+			get: a.may(access.Subscribe, a.poll), post: a.may(access.Publish, a.produce),
+			patch: a.admin(a.alterTopic), del: a.admin(a.deleteTopic),
+		}},
 		{"/topics/{topic}/metadata", actions{get: a.describeTopic}},
-		{"/topics/{topic}/events", actions{get: a.events, endless: true}},
-		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}},
-		{"/nodes", actions{get: a.listNodes}},
-		{"/nodes/{node}", actions{get: a.describeNode}},
-		{"/healthz", actions{get: a.healthz}},
-		{"/readyz", actions{get: a.readyz}},
-		{"/metrics", actions{get: a.metricsPage()}},
-		{"/openapi.json", actions{get: a.openapi}},
-		{"/problems", actions{get: a.listProblems}},
-		{"/problems/{code}", actions{get: a.problemPage}},
-		{"/ws", actions{get: handler(a.cfg.WebSocket), endless: true}},
+		{"/topics/{topic}/events", actions{get: a.may(access.Subscribe, a.events), endless: true}},
+		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}}, // its id names the topic
+		{"/nodes", actions{get: a.admin(a.listNodes)}},
+		{"/nodes/{node}", actions{get: a.admin(a.describeNode)}},
+		{"/connections", actions{get: a.admin(a.listConnections)}},
+		{"/connections/{connection}", actions{del: a.admin(a.dismissConnection)}},
+		{"/tickets", actions{post: a.issueTicket}},
+		{"/metrics", actions{get: a.admin(a.metricsPage())}},
+		{"/ws", actions{get: handler(a.cfg.WebSocket), endless: true, greets: true}},
+
+		{"/healthz", actions{get: a.healthz, open: true}},
+		{"/readyz", actions{get: a.readyz, open: true}},
+		{"/openapi.json", actions{get: a.openapi, open: true}},
+		{"/problems", actions{get: a.listProblems, open: true}},
+		{"/problems/{code}", actions{get: a.problemPage, open: true}},
 	} {
 		a.at(m, rt)
 	}
 	if a.cfg.Pages != nil {
-		a.at(m, route{"/", actions{get: a.page}})
-		a.at(m, route{"/assets/*", actions{get: a.page}})
+		a.at(m, route{"/", actions{get: a.page, open: true}})
+		a.at(m, route{"/assets/*", actions{get: a.page, open: true}})
 	}
 	for pattern, what := range absent {
 		m.Handle(pattern, a.answer(func(http.ResponseWriter, *http.Request) error {
@@ -53,8 +61,6 @@ var absent = map[string]string{
 	"/topics/repartition":                         "repartition",
 	"/topics/{topic}/{partition}/{offset}/status": "groups, and so no status of a record",
 	"/nodes/{node}/drain":                         "drain by call; end the process with SIGTERM to drain its node",
-	"/connections":                                "list of connections",
-	"/connections/*":                              "list of connections",
 	"/alerts":                                     "alerts",
 	"/groups":                                     "groups",
 	"/groups/*":                                   "groups",
@@ -62,7 +68,6 @@ var absent = map[string]string{
 	"/requests/*":                                 "request-reply",
 	"/replies":                                    "request-reply",
 	"/replies/*":                                  "request-reply",
-	"/tickets":                                    "tokens and tickets",
 	"/asyncapi.json":                              "AsyncAPI document; docs/protocol.md describes the WebSocket",
 }
 
@@ -75,6 +80,8 @@ type route struct {
 type actions struct {
 	get, post, patch, del action
 	endless               bool // GET ends when its client leaves: no HEAD
+	open                  bool // nobody is asked who they are
+	greets                bool // asks by itself who came without a word
 }
 
 // methods of an address, as its Allow header lists them.
@@ -122,7 +129,7 @@ func (a *API) at(m chi.Router, rt route) {
 	allow := strings.Join(rt.methods(), ", ")
 	m.Handle(rt.pattern, a.answer(func(w http.ResponseWriter, r *http.Request) error {
 		if run := rt.of(r.Method); run != nil {
-			return run(w, r)
+			return a.admit(rt.actions, run)(w, r)
 		}
 		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {

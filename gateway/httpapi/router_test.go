@@ -84,9 +84,8 @@ func TestMethodsAreRefusedWithWhatIsAllowed(t *testing.T) {
 func TestCallsOfLaterVersionsAreRefusedAloud(t *testing.T) {
 	n := newNode(t)
 	for path, what := range map[string]string{
-		"/topics/repartition": "repartition", "/nodes/node-a/drain": "SIGTERM", "/connections/": "connections", "/connections/7": "connections",
-		"/alerts": "alerts", "/groups/orders/register": "groups", "/groups/orders/": "groups", "/requests/orders": "request-reply",
-		"/replies/x": "request-reply", "/tickets": "tokens", "/asyncapi.json": "AsyncAPI", "/topics/orders/0/7/status": "groups",
+		"/topics/repartition": "repartition", "/nodes/node-a/drain": "SIGTERM", "/alerts": "alerts", "/groups/orders/register": "groups", "/groups/orders/": "groups", "/requests/orders": "request-reply",
+		"/replies/x": "request-reply", "/asyncapi.json": "AsyncAPI", "/topics/orders/0/7/status": "groups",
 	} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 			r := n.want(http.StatusNotFound, method, path, "")

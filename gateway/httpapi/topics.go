@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tidewire/gateway/access"
 	"tidewire/gateway/budget"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
@@ -22,8 +23,11 @@ func (a *API) listTopics(w http.ResponseWriter, r *http.Request) error {
 	}
 	snapshot := a.cfg.Topology.Snapshot()
 	topics := make([]*cluster.Topic, 0, len(snapshot.Topics))
+	caller := access.Of(r.Context())
 	for _, t := range snapshot.Topics {
-		topics = append(topics, t)
+		if caller.Sees(t.Name) {
+			topics = append(topics, t)
+		}
 	}
 	slices.SortFunc(topics, func(x, y *cluster.Topic) int { return strings.Compare(x.Name, y.Name) })
 	share := a.cfg.Held.Share()
@@ -152,6 +156,9 @@ func (a *API) describeTopic(w http.ResponseWriter, r *http.Request) error {
 	}
 	snapshot := a.cfg.Topology.Snapshot()
 	name := param(r, "topic")
+	if err := access.Of(r.Context()).Knows(name); err != nil {
+		return err
+	}
 	t, ok := snapshot.Topic(name)
 	if !ok {
 		return topology.NotFound(name)
