@@ -20,6 +20,7 @@ import (
 	"tidewire/coordinator"
 	"tidewire/coordinator/consensus"
 	"tidewire/gateway"
+	"tidewire/gateway/access"
 	"tidewire/internal/boot"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -277,12 +278,24 @@ func (n *node) runBroker(ctx context.Context) error { return n.broker.Run(ctx) }
 func (n *node) openGateway(context.Context) error {
 	n.gateway = gateway.New(gateway.Config{
 		Listener: n.http, Broker: n.broker, Coordinator: n.coordinator, Disk: dataFolder{n.store, n.broker}, Node: n.id, Name: n.cfg.Name,
-		Pages: web.Handler(), NotReady: n.notReady,
+		Pages: web.Handler(), NotReady: n.notReady, Access: n.verifier(),
 		AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP, OpenFiles: n.files.Connections,
 		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
 		Gatherer: n.registry, Registerer: n.registry, Logger: n.log.With(obs.Component, "gateway"),
 	})
 	return nil
+}
+
+// verifier knows the tokens of this node's callers; nil: nobody is asked.
+func (n *node) verifier() *access.Verifier {
+	if n.cfg.AuthKey == nil {
+		return nil
+	}
+	if len(n.cfg.AuthKey) < boot.WeakKeyBytes {
+		n.log.Warn("the secret in auth_key_file is so short that it can be guessed from a token: take a longer one, for example of openssl rand -hex 32",
+			obs.Bytes, len(n.cfg.AuthKey), "least", boot.WeakKeyBytes)
+	}
+	return &access.Verifier{Key: n.cfg.AuthKey, Issuer: n.cfg.AuthIssuer, Audience: n.cfg.AuthAudience}
 }
 
 // dataFolder says how the disk stands.

@@ -44,7 +44,7 @@ func (c Config) withDefaults(hostname string) Config {
 // check finds the faults that lie between settings. Each setting by itself is
 // valid by now.
 func (c *Config) check() []error {
-	var faults []error
+	faults := c.checkAuth()
 	bound := map[string]string{}
 	for _, l := range c.listeners() {
 		host, port, err := splitAddress(l.bind)
@@ -52,12 +52,8 @@ func (c *Config) check() []error {
 			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 			continue
 		}
-		if !c.Insecure && !loopback(host) {
-			faults = append(faults, fmt.Errorf(
-				"%s: %s can be reached from other machines, and this version authenticates nobody: "+
-					"listen on 127.0.0.1 or [::1] (for example behind a proxy that checks who is calling), "+
-					"or accept that anyone who reaches it may read and write by --insecure (TIDEWIRE_INSECURE=true, insecure: true)",
-				l.name, l.bind))
+		if !c.Insecure && !loopback(host) && !(l.name == "http" && c.AuthKey != nil) {
+			faults = append(faults, c.exposed(l))
 		}
 		if everyInterface(host) && l.advertised == "" {
 			faults = append(faults, fmt.Errorf("%s: %s is every interface; say what other nodes dial with advertise_%s", l.name, l.bind, l.name))

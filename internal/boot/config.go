@@ -27,6 +27,9 @@ type Config struct {
 	Insecure       bool     // listen beyond loopback although nobody is asked who they are
 	AllowedOrigins []string // besides the node's own origin
 
+	AuthKey                  Key    // of tokens; nil: nobody is asked
+	AuthIssuer, AuthAudience string // that tokens must name; "": any
+
 	SlowConsumerTimeout time.Duration
 	DrainTimeout        time.Duration
 

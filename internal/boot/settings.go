@@ -39,7 +39,7 @@ const (
 )
 
 const (
-	lacksAuth    = "this version has no authentication: leave the setting out and keep the node on loopback, or say --insecure"
+	lacksJWKS    = "this version fetches no keys: give the HS256 secret of your tokens by auth_key_file"
 	lacksCluster = "this version runs a cluster of one node: leave the setting out"
 )
 
@@ -63,7 +63,7 @@ func Settings() []Setting {
 		{Name: "config", Value: "file", Help: "read settings from this YAML file"},
 		{Name: "log_level", Default: "info", Value: "level", Help: "debug, info, warn or error", set: logLevel},
 		{Name: "log_format", Default: "text", Value: "format", Help: "text or json", set: oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json")},
-		{Name: "insecure", Default: "false", Help: "listen beyond loopback although this version authenticates nobody", set: boolean(func(c *Config) *bool { return &c.Insecure })},
+		{Name: "insecure", Default: "false", Help: "listen beyond loopback although nobody is asked who they are", set: boolean(func(c *Config) *bool { return &c.Insecure })},
 		{Name: "allowed_origins", Value: "list", Help: "browser origins that may connect besides the node's own, as https://app.example.com", set: origins},
 		{Name: "slow_consumer_timeout", Default: "10s", Value: "duration", Help: "close a connection that has taken no byte for so long", set: duration(func(c *Config) *time.Duration { return &c.SlowConsumerTimeout }, minTimeout, maxTimeout)},
 		{Name: "drain_timeout", Default: "10s", Value: "duration", Help: "how long a stop waits for clients to leave", set: duration(func(c *Config) *time.Duration { return &c.DrainTimeout }, minTimeout, maxTimeout)},
@@ -72,10 +72,10 @@ func Settings() []Setting {
 		{Name: "max_subscriptions", Default: "128", Value: "n", Help: "subscriptions of one connection", set: number(func(c *Config) *int { return &c.MaxSubscriptions }, 1, maxSubscriptions)},
 		{Name: "max_frame_bytes", Default: "2MiB", Value: "size", Help: "the longest WebSocket frame taken", set: size(func(c *Config, n int64) { c.MaxFrameBytes = int(n) }, minFrameBytes, maxFrameBytes)},
 		{Name: "min_free_bytes", Default: "64MiB", Value: "size", Help: "producing stops when the data disk has less free than this", set: size(func(c *Config, n int64) { c.MinFreeBytes = n }, 0, maxFreeBytes)},
-		{Name: "auth_key_file", Value: "file", Help: "an HS256 secret or a PEM public key", Secret: true, Lacks: lacksAuth},
-		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksAuth},
-		{Name: "auth_issuer", Value: "text", Help: "the issuer tokens must name", Lacks: lacksAuth},
-		{Name: "auth_audience", Value: "text", Help: "the audience tokens must name", Lacks: lacksAuth},
+		{Name: "auth_key_file", Value: "file", Help: "the HS256 secret of tokens; with it every caller needs one", Secret: true, set: keyFile},
+		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksJWKS},
+		{Name: "auth_issuer", Value: "text", Help: "the issuer tokens must name", set: text(func(c *Config) *string { return &c.AuthIssuer })},
+		{Name: "auth_audience", Value: "text", Help: "the audience tokens must name", set: text(func(c *Config) *string { return &c.AuthAudience })},
 		{Name: "replica_lag", Value: "duration", Help: "how long a replica may lag before it leaves the ISR", Lacks: lacksCluster},
 		{Name: "broker_lease", Value: "duration", Help: "how long a broker counts as alive unheard", Lacks: lacksCluster},
 	}
@@ -83,4 +83,4 @@ func Settings() []Setting {
 
 // clientVariables are variables of the other commands: known, and not
 // for a node.
-var clientVariables = [...]string{"TIDEWIRE_SERVER"}
+var clientVariables = [...]string{"TIDEWIRE_SERVER", "TIDEWIRE_TOKEN"}

@@ -1,0 +1,86 @@
+package boot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Key is a secret. It shows itself to nobody.
+type Key []byte
+
+func (Key) String() string   { return "********" }
+func (Key) GoString() string { return "********" }
+
+// WeakKeyBytes: a secret shorter than this can be guessed from a token, says
+// RFC 7518 (section 3.2).
+const WeakKeyBytes = 32
+
+const maxKeyBytes = 64 << 10
+
+func keyFile(c *Config, text string) (err error) {
+	c.AuthKey = nil
+	if text != "" {
+		c.AuthKey, err = ReadKey(text)
+	}
+	return err
+}
+
+// ReadKey reads the secret of tokens from a file. One line end after it is no
+// part of it: an editor or a shell put it there.
+func ReadKey(path string) (Key, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKeyBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	b = bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r"))
+	switch {
+	case len(b) == 0:
+		return nil, fmt.Errorf("%s is empty: it holds the HS256 secret, for example of openssl rand -hex 32", path)
+	case len(b) > maxKeyBytes:
+		return nil, fmt.Errorf("%s has more than %d bytes: it holds the HS256 secret and nothing else", path, maxKeyBytes)
+	case bytes.Contains(b, []byte("-----BEGIN ")):
+		return nil, fmt.Errorf("%s is a PEM file: this version takes tokens of HS256 alone, and the secret as it is", path)
+	}
+	return b, nil
+}
+
+// text takes anything.
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, text string) error {
+		*field(c) = text
+		return nil
+	}
+}
+
+// checkAuth finds settings of tokens that would have no effect.
+func (c *Config) checkAuth() (faults []error) {
+	if c.AuthKey != nil {
+		return nil
+	}
+	for _, s := range []struct{ name, value string }{{"auth_issuer", c.AuthIssuer}, {"auth_audience", c.AuthAudience}} {
+		if s.value != "" {
+			faults = append(faults, fmt.Errorf("%s: has no effect without auth_key_file, which makes callers need a token", s.name))
+		}
+	}
+	return faults
+}
+
+// exposed is the error for a listener that others can reach though nobody asks
+// them who they are.
+func (c *Config) exposed(l listener) error {
+	who := "this node authenticates nobody: give auth_key_file, so that callers need a token, or "
+	if l.name != "http" {
+		who = "this version authenticates no other node there: "
+	}
+	return errors.New(l.name + ": " + l.bind + " can be reached from other machines, and " + who +
+		"listen on 127.0.0.1 or [::1] (for example behind a proxy that checks who is calling), " +
+		"or accept that anyone who reaches it may read and write by --insecure (TIDEWIRE_INSECURE=true, insecure: true)")
+}

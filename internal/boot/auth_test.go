@@ -1,0 +1,64 @@
+package boot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func secretFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTheKeyIsReadAndNeverShown(t *testing.T) {
+	for text, want := range map[string]string{"hush": "hush", "hush\n": "hush", "hush\r\n": "hush", "hush\n\n": "hush\n", " hush ": " hush ", "\x00\xff": "\x00\xff"} {
+		c, err := load(t, []string{"--auth-key-file", secretFile(t, text), "--auth-issuer", "us"}, []string{"TIDEWIRE_AUTH_AUDIENCE=here"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(c.AuthKey) != want || c.AuthIssuer != "us" || c.AuthAudience != "here" {
+			t.Errorf("%q: %q", text, []byte(c.AuthKey))
+		}
+		for _, shown := range []string{fmt.Sprintf("%v %+v %#v %s", c, c, c.AuthKey, c.AuthKey), c.LogValue().String()} {
+			if strings.Contains(shown, "hush") {
+				t.Errorf("shown: %s", shown)
+			}
+		}
+	}
+	c, err := load(t, nil, nil, "")
+	if err != nil || c.AuthKey != nil {
+		t.Errorf("%v %v", c.AuthKey, err)
+	}
+}
+
+func TestSettingsOfTokensThatCannotWorkAreRefused(t *testing.T) {
+	key := secretFile(t, "hush")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no such file":             {[]string{"--auth-key-file=/nonexistent/key"}, "/nonexistent/key"},
+		"an empty file":            {[]string{"--auth-key-file", secretFile(t, "\n")}, "is empty"},
+		"a large file":             {[]string{"--auth-key-file", secretFile(t, strings.Repeat("k", maxKeyBytes+1))}, "more than 65536 bytes"},
+		"a public key":             {[]string{"--auth-key-file", secretFile(t, "-----BEGIN PUBLIC KEY-----\n")}, "PEM"},
+		"an issuer without a key":  {[]string{"--auth-issuer=us"}, "auth_issuer: has no effect without auth_key_file"},
+		"an audience without one":  {[]string{"--auth-audience=us"}, "auth_audience: has no effect"},
+		"a JWKS":                   {[]string{"--auth-jwks-url=https://x", "--auth-key-file", key}, "fetches no keys"},
+		"rpc beyond loopback":      {[]string{"--rpc=192.0.2.1:7400", "--auth-key-file", key}, "authenticates no other node"},
+		"http with nobody to dial": {[]string{"--raft=0.0.0.0:7401", "--auth-key-file", key}, "advertise_raft"},
+	} {
+		if _, err := load(t, c.args, nil, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := load(t, []string{"--http=192.0.2.1:8080", "--auth-key-file", key}, nil, ""); err != nil {
+		t.Errorf("beyond loopback with a key: %v", err)
+	}
+}
