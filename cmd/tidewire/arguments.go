@@ -64,7 +64,6 @@ func lacking(command string) (what string, ok bool) {
 		"tidewire drain":             "no drain by call; SIGTERM drains a node and stops it",
 		"tidewire alerts":            "no alerts; watch /metrics",
 		"tidewire capacity":          "no sizing",
-		"tidewire token":             "no tokens",
 		"tidewire topic repartition": "no repartition",
 	}[command]
 	return what, ok

@@ -24,6 +24,7 @@ type fake struct {
 	topics  map[string]*fakeTopic
 	trouble map[string][]string // by call: what goes wrong with its next ones
 	calls   []string            // method and path of every call
+	bearer  string              // Authorization of the last one
 	changed chan struct{}       // closed and replaced when a record came
 }
 
@@ -65,6 +66,7 @@ func newFake() *fake {
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.calls = append(f.calls, r.Method+" "+r.URL.Path)
+		f.bearer = r.Header.Get("Authorization")
 		f.mu.Unlock()
 		mux.ServeHTTP(w, r)
 	}))

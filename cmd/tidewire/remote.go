@@ -23,13 +23,15 @@ const (
 type remote struct {
 	process
 	server string
+	token  string
 	output string
 }
 
-// addRemote gives a command the flags --server and --output.
+// addRemote gives a command the flags --server, --token and --output.
 func addRemote(cmd *cobra.Command, p process) *remote {
 	r := &remote{process: p}
 	cmd.Flags().StringVar(&r.server, "server", "", "`URL` of a node; "+serverVariable+" or "+defaultServer+" if not given")
+	cmd.Flags().StringVar(&r.token, "token", "", "`token` to show the node; better in "+tokenVariable+": other users of the machine see flags")
 	r.addOutput(cmd)
 	return r
 }
@@ -51,6 +53,9 @@ func (r *remote) open() (*client.Client, error) {
 	c, err := client.New(server)
 	if err != nil {
 		return nil, usagef("--server: %w", err)
+	}
+	if err := c.Bear(cmp.Or(r.token, r.variable(tokenVariable))); err != nil {
+		return nil, usagef("--token: %w", err)
 	}
 	return c, nil
 }

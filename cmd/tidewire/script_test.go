@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 //
 //	trouble CALL WHAT...   the next calls get into these troubles, one each, and no others
 //	called 'METHOD PATH' N the server was called so N times
+//	bearer TOKEN           the last call showed this token
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -51,6 +52,14 @@ func TestScripts(t *testing.T) {
 				}
 				if want, err := strconv.Atoi(args[1]); err != nil || n != want {
 					ts.Fatalf("%s was called %d times, want %s:\n%s", args[0], n, args[1], strings.Join(f.calls, "\n"))
+				}
+			},
+			"bearer": func(ts *testscript.TestScript, _ bool, args []string) {
+				f := ts.Value("fake").(*fake)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if f.bearer != "Bearer "+args[0] {
+					ts.Fatalf("the last call had %q", f.bearer)
 				}
 			},
 			"lines": func(ts *testscript.TestScript, _ bool, args []string) {

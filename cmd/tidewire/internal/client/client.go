@@ -18,8 +18,9 @@ import (
 
 // Client calls one server. It may be used concurrently.
 type Client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	http  *http.Client
+	token string // "": none
 }
 
 const (
@@ -49,6 +50,16 @@ func New(server string) (*Client, error) {
 
 // Server is the address the client was made with.
 func (c *Client) Server() string { return c.base.String() }
+
+// Bear shows a token with every call from now on. "" shows none. Its error says
+// nothing of the token.
+func (c *Client) Bear(token string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("a token has letters, digits, dots, - and _ alone")
+	}
+	c.token = token
+	return nil
+}
 
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -124,6 +135,9 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	}
 	for name, values := range r.header {
 		req.Header[name] = values
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
