@@ -80,6 +80,7 @@ type Problem struct {
 	Code      string          `json:"code"`
 	Field     string          `json:"field"`
 	Reason    string          `json:"reason"`
+	Right     string          `json:"right"`
 	Expected  *int64          `json:"expected"`
 	Requested json.RawMessage `json:"requested"`
 	Earliest  json.RawMessage `json:"earliest"`

@@ -59,20 +59,14 @@ const frameLimit = 64 << 20
 
 // DialWS opens a WebSocket to host:port and reads its welcome. query may be "".
 func DialWS(ctx context.Context, addr, query string) (*WS, error) {
-	transport := &http.Transport{DisableKeepAlives: true}
-	conn, res, err := websocket.Dial(ctx, "ws://"+addr+"/ws"+query, &websocket.DialOptions{
-		HTTPClient:   &http.Client{Transport: transport},
-		Subprotocols: []string{Subprotocol},
-	})
+	w, err := UpgradeWS(ctx, addr, query, nil)
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		return nil, fmt.Errorf("upgrade refused: %d %s", refused.Status, refused.Body)
+	}
 	if err != nil {
-		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
-			body, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // what there is of it
-			return nil, fmt.Errorf("upgrade refused: %d %s", res.StatusCode, body)
-		}
 		return nil, err
 	}
-	conn.SetReadLimit(frameLimit)
-	w := &WS{conn: conn}
 	if w.Welcome, err = w.Next(ctx); err != nil {
 		w.Drop()
 		return nil, fmt.Errorf("wait for welcome: %w", err)
@@ -82,6 +76,29 @@ func DialWS(ctx context.Context, addr, query string) (*WS, error) {
 		return nil, fmt.Errorf("the first line is no welcome: %s", w.Welcome.Raw)
 	}
 	return w, nil
+}
+
+// UpgradeWS opens a WebSocket with more headers and subprotocols and reads
+// nothing: who has not said who it is gets no welcome. An upgrade that is refused
+// is a *Refusal.
+func UpgradeWS(ctx context.Context, addr, query string, header http.Header, protocols ...string) (*WS, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	conn, res, err := websocket.Dial(ctx, "ws://"+addr+"/ws"+query, &websocket.DialOptions{
+		HTTPClient:   &http.Client{Transport: transport},
+		HTTPHeader:   header,
+		Subprotocols: append([]string{Subprotocol}, protocols...),
+	})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			body, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // what there is of it
+			r := &Refusal{Status: res.StatusCode, Header: res.Header, Body: string(body)}
+			_ = json.Unmarshal(body, &r.Problem) // an answer that is no problem is shown by its body
+			return nil, r
+		}
+		return nil, err
+	}
+	conn.SetReadLimit(frameLimit)
+	return &WS{conn: conn}, nil
 }
 
 // Conn is the connection below, for what the protocol forbids.
