@@ -197,3 +197,31 @@ func FuzzClaims(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkVerify(b *testing.B) {
+	v := Verifier{Key: []byte(key), Issuer: "us", Audience: "here"}
+	token, err := Mint(v.Key, Claims{Subject: "ann", Issuer: "us", Audience: "here", From: now, Until: now.Add(time.Hour), Topics: map[Right][]string{Publish: {"orders.*"}, Subscribe: {"*"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.Verify(token, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMay(b *testing.B) {
+	r, err := parseRights([]byte(`{"publish":["news","orders.*","user.{sub}.*"]}`), "ann")
+	if err != nil {
+		b.Fatal(err)
+	}
+	g := &Grant{rights: r}
+	b.ReportAllocs()
+	for b.Loop() {
+		if g.May(Publish, "user.ann.inbox") != nil {
+			b.Fatal("no")
+		}
+	}
+}

@@ -150,6 +150,54 @@ func TestWhereARequestSaysWhoItIs(t *testing.T) {
 	}
 }
 
+func TestAProvenTokenIsRememberedUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard()
+		text := token(t, "ann", time.Minute)
+		first, err := g.Token(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := g.Token(text); err != nil || again != first {
+			t.Errorf("proven again: %v", err)
+		}
+		if _, err := g.Token(text + "A"); err == nil {
+			t.Error("another token is taken for it")
+		}
+		for i := range 3 * generationTokens {
+			if _, err := g.Token(token(t, fmt.Sprint(i), time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if i%generationTokens == 0 {
+				if again, _ := g.Token(text); again != first {
+					t.Error("one in use was forgotten")
+				}
+			}
+		}
+		if n := len(g.proven.young) + len(g.proven.old); n > 2*generationTokens {
+			t.Errorf("%d are remembered", n)
+		}
+		time.Sleep(time.Minute)
+		if _, err := g.Token(text); access.ReasonOf(err) != access.TooLate {
+			t.Errorf("after its end: %v", err)
+		}
+	})
+}
+
+func BenchmarkToken(b *testing.B) {
+	g := newGuard()
+	text, err := access.Mint([]byte(key), access.Claims{Subject: "ann", From: time.Now(), Until: time.Now().Add(time.Hour), Topics: map[access.Right][]string{access.Publish: {"orders.*"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.Token(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func TestAnOpenGuardTakesNoTokens(t *testing.T) {
 	g := New(Config{})
 	if _, grant, err := g.Request(httptest.NewRequest("GET", "/", nil), Places{}); err != nil || grant.Admin() != nil {
