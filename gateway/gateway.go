@@ -20,6 +20,7 @@ import (
 	"tidewire/gateway/httpapi"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/session"
 	"tidewire/gateway/topology"
 	"tidewire/internal/ident"
@@ -72,6 +73,7 @@ type Config struct {
 	OpenFiles           int
 	MaxSubscriptions    int // a connection
 	MaxFrameBytes       int
+	MaxPublishRate      int // records a second of a client; 0: no bound
 	SlowConsumerTimeout time.Duration
 
 	Gatherer   prometheus.Gatherer
@@ -104,12 +106,13 @@ func New(cfg Config) *Gateway {
 	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
 	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
 	g.connected = connection.New()
+	rate := quota.New(cfg.MaxPublishRate)
 	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
 	g.streams = deliver.NewStreams(deliver.StreamsConfig{
 		Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
 	})
 	g.sessions = session.New(session.Config{
-		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected,
+		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -117,7 +120,7 @@ func New(cfg Config) *Gateway {
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
-		Guard: door, Connections: g.connected,
+		Guard: door, Connections: g.connected, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)

@@ -35,6 +35,7 @@ type Guard struct {
 	proven   proven
 	tickets  *tickets
 	refused  *prometheus.CounterVec // transport, reason
+	limited  *prometheus.CounterVec // transport, limit
 	log      *slog.Logger
 	aloud    *rate.Limiter // of the log
 }
@@ -49,6 +50,10 @@ func New(cfg Config) *Guard {
 			Name: "gateway_access_refused_total",
 			Help: "Calls refused for who made them: by a reason such as expired, or by the right that is missing.",
 		}, []string{"transport", "reason"}),
+		limited: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "gateway_limits_refused_total",
+			Help: "Calls and connections refused at a limit, by its name.",
+		}, []string{"transport", "limit"}),
 		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		// Whoever guesses tokens must not fill the disk with it.
 		aloud: rate.NewLimiter(1, 20),
@@ -88,23 +93,29 @@ func (g *Guard) Token(token string) (*access.Grant, error) {
 	return grant, err
 }
 
-// Transports, as metrics name them; those of package deliver are the others.
-const (
-	HTTP      = "http"
-	WebSocket = "websocket"
-)
+// HTTP is the transport of plain calls, as metrics name it; package deliver names
+// the others.
+const HTTP = "http"
 
-// Refused counts a refusal, if err is one for who the caller is, and logs it.
-func (g *Guard) Refused(transport, address string, caller *access.Grant, err error) {
+// Refused is told of every refusal. It counts those at a limit, and counts and
+// logs those for who the caller is. transport is asked for when it is needed.
+func (g *Guard) Refused(transport func() string, address string, caller *access.Grant, err error) {
+	if k := fault.KindOf(err); k == fault.Limit || k == fault.Throttled {
+		if limit, ok := fault.As(err).Fields["limit"].(string); ok { // one of our own words
+			g.limited.WithLabelValues(transport(), limit).Inc()
+		}
+		return
+	}
 	reason := reasonOf(err)
 	if reason == "" {
 		return
 	}
-	g.refused.WithLabelValues(transport, reason).Inc()
+	over := transport()
+	g.refused.WithLabelValues(over, reason).Inc()
 	if !g.aloud.Allow() {
 		return
 	}
-	attrs := []any{"transport", transport, obs.Address, address, "reason", reason}
+	attrs := []any{"transport", over, obs.Address, address, "reason", reason}
 	if caller != nil && caller.Asked() {
 		attrs = append(attrs, "principal", caller.Principal)
 	}

@@ -9,7 +9,6 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/guard"
 	"tidewire/gateway/origin"
-	"tidewire/internal/fault"
 )
 
 // admit asks who is calling before an action runs, which finds the answer in the
@@ -85,9 +84,7 @@ func (a *API) turnedAway(w http.ResponseWriter, r *http.Request, err error) {
 	} else if reason != "" {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidewire", error="invalid_token"`)
 	}
-	if k := fault.KindOf(err); k == fault.Unauthorized || k == fault.Forbidden {
-		a.cfg.Guard.Refused(transport(r), r.RemoteAddr, access.Of(r.Context()), err)
-	}
+	a.cfg.Guard.Refused(func() string { return transport(r) }, r.RemoteAddr, access.Of(r.Context()), err)
 }
 
 // transport of a request by what its address serves.

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/guard"
+	"tidewire/gateway/quota"
 )
 
 const testKey = "a secret of tests, longer than 32 bytes"
@@ -246,4 +247,25 @@ func TestIdempotencyKeysAreEachPrincipalsOwn(t *testing.T) {
 	n.want(201, "POST", "/topics/orders", "2", bob, key)
 	n.want(200, "POST", "/topics/orders", "1", ann, key)
 	n.want(422, "POST", "/topics/orders", "2", ann, key)
+}
+
+func TestAClientOverItsRateIsThrottled(t *testing.T) {
+	n := newNode(t, func(c *Config) {
+		c.Quota = quota.New(2)
+		c.Guard = guard.New(guard.Config{Registerer: c.Registerer})
+	})
+	n.topic("orders", "")
+	n.want(201, "POST", "/topics/orders", "1")
+	n.want(201, "POST", "/topics/orders", "1")
+	r := n.want(429, "POST", "/topics/orders", "1")
+	if p := r.json(t); p["code"] != "throttled" || p["limit"] != "max_publish_rate" || r.header.Get("Retry-After") != "1" {
+		t.Errorf("%s", r.body)
+	}
+	// Lines are taken as fast as they may come, and none is refused.
+	if got := n.want(201, "POST", "/topics/orders", "{\"value\":1}\n{\"value\":2}\n", ndjson).lines(t); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	if page := string(n.want(200, "GET", "/metrics", "").body); !strings.Contains(page, `gateway_limits_refused_total{limit="max_publish_rate",transport="http"} 1`) {
+		t.Error("it is not counted")
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"tidewire/gateway/guard"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -100,6 +101,8 @@ type Config struct {
 	Guard *guard.Guard
 	// Connections of this node; nil: none are listed.
 	Connections *connection.Set
+	// Quota of each client that publishes; nil: no bound.
+	Quota *quota.Quota
 
 	Gatherer   prometheus.Gatherer   // behind /metrics; nil: an empty page
 	Registerer prometheus.Registerer // nil: nothing is counted
@@ -135,6 +138,9 @@ func New(cfg Config) *API {
 	}
 	if a.cfg.Connections == nil {
 		a.cfg.Connections = connection.New()
+	}
+	if a.cfg.Quota == nil {
+		a.cfg.Quota = quota.New(0)
 	}
 	a.drain, a.endWait = context.WithCancel(context.Background())
 	a.handler = a.router()

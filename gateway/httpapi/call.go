@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidewire/gateway/access"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -51,6 +52,7 @@ type produceCall struct {
 	idempotencyKey string // "": none
 	principal      string // whose key it is
 	caller         *access.Grant
+	client         string // whose rate it counts against
 }
 
 type namedValue struct{ name, value string }
@@ -65,7 +67,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if strings.HasPrefix(name, "_") {
 		return c, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", clip(name)).With("field", "topic")
 	}
-	c.caller = access.Of(r.Context())
+	c.caller, c.client = access.Of(r.Context()), quota.OfRequest(r)
 	c.principal = c.caller.Principal // asked for the right to publish, so there is one
 	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
 		return c, err

@@ -99,6 +99,10 @@ func (a *API) readLines(in *lineReader, c *produceCall, ans *answers, h *lineHol
 			done(publish.Result{Err: a.brokenLines(c, err, partial)})
 			return
 		}
+		if over := a.cfg.Quota.Wait(a.drain, c.client); over != nil {
+			done(publish.Result{Err: over})
+			continue
+		}
 		if err := h.answers(ans.bytes()); err != nil {
 			done(publish.Result{Err: err})
 			return

@@ -23,6 +23,9 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 	if c.lines() {
 		return a.produceLines(w, r, &c)
 	}
+	if err := a.cfg.Quota.Take(c.client); err != nil {
+		return err
+	}
 	share := a.cfg.Held.Share()
 	defer share.Close()
 	rec, refusal, err := readRecord(w, r, &c, share)

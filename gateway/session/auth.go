@@ -8,7 +8,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/deliver"
-	"tidewire/gateway/guard"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/reply"
 	"tidewire/internal/fault"
 	"tidewire/internal/wire"
@@ -30,6 +30,7 @@ func (m *Manager) callerOf(r *http.Request) *access.Grant {
 // It runs on the reader's goroutine, as everything here that looks at the grant.
 func (s *session) begin(caller *access.Grant, start *deliver.Start, reference string) {
 	s.grant, s.reference = caller, reference
+	s.client = quota.Client(caller, s.address)
 	principal, until := "", time.Now().Add(helloTime)
 	if caller != nil {
 		principal, until = caller.Principal, caller.Expires
@@ -66,7 +67,7 @@ func (s *session) Expire() {
 		s.shut(reply.CloseExpired, "the token has expired; come back with a fresh one")
 		return
 	}
-	s.m.cfg.Guard.Refused(guard.WebSocket, s.address, nil, access.Missing())
+	s.m.cfg.Guard.Refused(overWebSocket, s.address, nil, access.Missing())
 	s.shut(reply.CloseUnauthorized, "no hello with a token within "+helloTime.String())
 }
 
@@ -82,9 +83,11 @@ func (s *session) greeted(op string) error {
 	return access.Refuse(access.NoToken, "say hello with a token first: {\"op\":\"hello\",\"token\":…}")
 }
 
+func overWebSocket() string { return deliver.WebSocket }
+
 // refused counts an answer that refuses a caller for who it is.
 func (s *session) refused(err error) error {
-	s.m.cfg.Guard.Refused(guard.WebSocket, s.address, s.grant, err)
+	s.m.cfg.Guard.Refused(overWebSocket, s.address, s.grant, err)
 	return err
 }
 
@@ -147,7 +150,7 @@ func (s *session) identify(token string) error {
 	case s.grant != nil && s.grant.Principal != g.Principal:
 		return fault.New(fault.Forbidden, "the token is another principal's (claim \"sub\"); open a connection of its own for it")
 	}
-	s.grant = g
+	s.grant, s.client = g, quota.Client(g, s.address)
 	s.known.Store(true)
 	s.conn.Identify(g.Principal, g.Expires)
 	s.recheck()

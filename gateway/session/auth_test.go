@@ -70,7 +70,8 @@ func frame(fields map[string]any) string {
 }
 
 func hello(token string) string { return frame(map[string]any{"op": "hello", "id": 1, "token": token}) }
-func auth(token string) string  { return frame(map[string]any{"op": "auth", "id": 2, "token": token}) }
+
+func auth(token string) string { return frame(map[string]any{"op": "auth", "id": 2, "token": token}) }
 
 func TestHelloWithATokenOpensTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"tidewire/gateway/guard"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/reply"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
@@ -61,6 +62,7 @@ type Config struct {
 	Seats     *deliver.Seats  // nil: no bound
 
 	Guard       *guard.Guard    // nil: nobody is asked
+	Quota       *quota.Quota    // of each client that publishes; nil: no bound
 	Connections *connection.Set // gets every connection; nil: a set that nobody sees
 
 	Origins             origin.Policy // which pages may connect
@@ -86,6 +88,7 @@ func (c Config) withDefaults() Config {
 	if c.Guard == nil {
 		c.Guard = guard.New(guard.Config{})
 	}
+	c.Quota = cmp.Or(c.Quota, quota.New(0))
 	c.Connections = cmp.Or(c.Connections, connection.New())
 	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, c.Deliveries))
 	return c

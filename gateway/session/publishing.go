@@ -13,12 +13,16 @@ import (
 )
 
 // publish sends a record on its way; its answer comes when it has arrived.
-func (s *session) publish(_ context.Context, f *wire.Frame) error {
+func (s *session) publish(ctx context.Context, f *wire.Frame) error {
 	if err := s.refusesNew(); err != nil {
 		return err
 	}
 	p := &f.Publication
 	if err := s.grant.May(access.Publish, p.Topic); err != nil {
+		return err
+	}
+	// Over its rate a client is read no further until it is within.
+	if err := s.m.cfg.Quota.Wait(ctx, s.client); err != nil {
 		return err
 	}
 	s.conn.In.Add(1)

@@ -48,6 +48,7 @@ type session struct {
 	bad int // lines in a row; the reader's
 
 	grant     *access.Grant // what the caller may do; nil: not known yet. The reader's
+	client    string        // whose rate its publishes count against; the reader's
 	known     atomic.Bool   // grant is not nil
 	reference string        // of the subscription to begin once it is; the reader's
 	conn      *connection.Connection

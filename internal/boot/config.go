@@ -37,6 +37,7 @@ type Config struct {
 	MaxConnectionsPerIP int // 0: no bound
 	MaxSubscriptions    int // a connection
 	MaxFrameBytes       int
+	MaxPublishRate      int   // records a second of a client; 0: no bound
 	MinFreeBytes        int64 // less free space on the data disk than this: no produce
 
 	effective []Entry

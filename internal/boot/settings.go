@@ -33,6 +33,7 @@ const (
 	maxTimeout       = 10 * time.Minute
 	maxConnections   = 10_000_000
 	maxSubscriptions = 65_536
+	maxPublishRate   = 10_000_000
 	minFrameBytes    = 4 << 10
 	maxFrameBytes    = 64 << 20
 	maxFreeBytes     = 1 << 50
@@ -71,6 +72,7 @@ func Settings() []Setting {
 		{Name: "max_connections_per_ip", Default: "0", Value: "n", Help: "connections it takes from one address; 0: no bound", set: number(func(c *Config) *int { return &c.MaxConnectionsPerIP }, 0, maxConnections)},
 		{Name: "max_subscriptions", Default: "128", Value: "n", Help: "subscriptions of one connection", set: number(func(c *Config) *int { return &c.MaxSubscriptions }, 1, maxSubscriptions)},
 		{Name: "max_frame_bytes", Default: "2MiB", Value: "size", Help: "the longest WebSocket frame taken", set: size(func(c *Config, n int64) { c.MaxFrameBytes = int(n) }, minFrameBytes, maxFrameBytes)},
+		{Name: "max_publish_rate", Default: "0", Value: "n", Help: "records a second that one client may publish; 0: no bound", set: number(func(c *Config) *int { return &c.MaxPublishRate }, 0, maxPublishRate)},
 		{Name: "min_free_bytes", Default: "64MiB", Value: "size", Help: "producing stops when the data disk has less free than this", set: size(func(c *Config, n int64) { c.MinFreeBytes = n }, 0, maxFreeBytes)},
 		{Name: "auth_key_file", Value: "file", Help: "the HS256 secret of tokens; with it every caller needs one", Secret: true, set: keyFile},
 		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksJWKS},
