@@ -122,14 +122,18 @@ func (s *Set) untilLocked(until time.Time) {
 func (s *Set) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var swept time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.poke:
+			timer.Reset(time.Until(swept.Add(sweepGap))) // at once, if that is over
+			continue
 		case <-timer.C:
 		}
 		now := time.Now()
+		swept = now
 		over, next := s.sweep(now)
 		for _, c := range over {
 			c.owner.Expire()

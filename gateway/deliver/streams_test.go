@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/access"
+	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
 	"tidewire/internal/cluster"
@@ -61,6 +63,9 @@ type site struct {
 	reg     *prometheus.Registry
 	client  *http.Client
 	served  sync.WaitGroup
+
+	connected *connection.Set
+	grant     *access.Grant // of requests to come; nil: none
 }
 
 func newSite(t *testing.T, partitions int, http2 bool) *site {
@@ -69,7 +74,8 @@ func newSite(t *testing.T, partitions int, http2 bool) *site {
 	s.metrics = deliver.NewMetrics(s.reg)
 	s.topic = s.m.topic("orders", partitions)
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
-	s.streams = deliver.NewStreams(deliver.StreamsConfig{Hub: s.hub, Seats: deliver.NewSeats(20, 0, s.metrics)})
+	s.connected = connection.New()
+	s.streams = deliver.NewStreams(deliver.StreamsConfig{Hub: s.hub, Connections: s.connected, Seats: deliver.NewSeats(20, 0, s.metrics)})
 	l := newPipes()
 	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
 	srv.Protocols = new(http.Protocols)
@@ -92,7 +98,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	start, err := s.hub.Resolve(r.Context(), q)
 	if err == nil {
-		err = s.streams.Serve(w, r, start)
+		err = s.streams.Serve(w, r.WithContext(access.In(r.Context(), s.grant)), start)
 	}
 	if err != nil {
 		reply.HTTP(w, err)

@@ -10,6 +10,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/quota"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/topology"
 	"tidewire/internal/fault"
 	"tidewire/internal/wire"
 )
@@ -195,7 +196,7 @@ func (m *Manager) reference(ctx context.Context, caller *access.Grant, text stri
 	if err := caller.May(access.Subscribe, ref.Topic); err != nil {
 		return nil, err
 	}
-	t, err := m.topic(ref.Topic)
+	t, err := topology.Topic(m.cfg.Topology, ref.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"tidewire/gateway/origin"
-	"tidewire/gateway/topology"
-	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 )
 
@@ -69,11 +67,6 @@ func checkSubprotocols(h http.Header, open bool) error {
 		return badHeader("Sec-WebSocket-Protocol", "this server speaks "+Subprotocol+"; offer it, or nothing")
 	}
 	return nil
-}
-
-// topic finds a topic by name.
-func (m *Manager) topic(name string) (*cluster.Topic, error) {
-	return topology.Topic(m.cfg.Topology, name)
 }
 
 func hasToken(h http.Header, name, token string) bool {

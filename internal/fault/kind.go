@@ -61,7 +61,7 @@ var table = [numKinds]row{
 	Invalid:                {"invalid", 400, false, "Invalid request", "The detail names the field and what is allowed there. Correct the request and send it again."},
 	UnknownField:           {"unknown-field", 400, false, "Unknown field or parameter", "A field or parameter is not known here; the detail names the nearest known one. Nothing is ever ignored silently."},
 	ReservedName:           {"reserved-name", 400, false, "Reserved name", "The name belongs to the cluster or to the API itself. Choose another."},
-	Unauthorized:           {"unauthorized", 401, false, "Unauthorized", "Present a valid token."},
+	Unauthorized:           {"unauthorized", 401, false, "Unauthorized", "Send a valid token as \"Authorization: Bearer …\", or in hello over a WebSocket. The member reason says what is wrong with the one that came; one that has expired needs a fresh one."},
 	Forbidden:              {"forbidden", 403, false, "Forbidden", "The caller lacks the right that the detail names, or its origin is not allowed."},
 	TopicNotFound:          {"topic-not-found", 404, false, "Topic not found", "Create the topic first: POST /topics/ {\"name\": …}, or tidewire topic create."},
 	PartitionNotFound:      {"partition-not-found", 404, false, "Partition not found", "The topic has no such partition. GET /topics/{topic}/metadata lists those it has."},
