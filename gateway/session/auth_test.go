@@ -290,3 +290,21 @@ func TestACallerKnownAtTheUpgradeIsWelcomeAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestARefusedUpgradeIsCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newGuarded(t)
+		req, _ := http.NewRequest("GET", "http://node/ws", nil)
+		for k, v := range map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg==", "Origin": "https://evil.example"} {
+			req.Header.Set(k, v)
+		}
+		res, err := n.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 403 || n.metric(t, "gateway_access_refused_total") != 1 {
+			t.Errorf("%d, %v counted", res.StatusCode, n.metric(t, "gateway_access_refused_total"))
+		}
+	})
+}

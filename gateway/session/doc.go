@@ -11,7 +11,8 @@
 //	         does not take stays in the log; a subscription is an offset.
 //
 // The life of a connection: the upgrade is checked and refused as a problem, or
-// accepted; `welcome`; lines; then an end of one of these kinds: the client
+// accepted; where the node asks who is calling and the upgrade did not say it, a
+// `hello` with a token in time; `welcome`; lines; then an end of one of these kinds: the client
 // closes or vanishes, the server closes with a code (the writer flushes first),
 // or the client takes no byte for so long that it is cut.
 //

@@ -201,6 +201,7 @@ func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer m.open.Done()
 	if err := m.serve(w, r); err != nil {
+		m.cfg.Guard.Refused(overWebSocket, r.RemoteAddr, m.callerOf(r), err)
 		reply.HTTP(w, err)
 	}
 }
