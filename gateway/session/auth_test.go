@@ -14,6 +14,7 @@ import (
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/guard"
+	"tidewire/gateway/quota"
 	"tidewire/gateway/session"
 )
 
@@ -305,6 +306,30 @@ func TestARefusedUpgradeIsCounted(t *testing.T) {
 		_ = res.Body.Close()
 		if res.StatusCode != 403 || n.metric(t, "gateway_access_refused_total") != 1 {
 			t.Errorf("%d, %v counted", res.StatusCode, n.metric(t, "gateway_access_refused_total"))
+		}
+	})
+}
+
+// A client over its rate is read more slowly, and nothing of it is refused or
+// overtakes.
+func TestAPublisherOverItsRateIsSlowedDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t, func(c *session.Config) { c.Quota = quota.New(10) })
+		n.topic("orders", 1)
+		c := n.open(t)
+		began := time.Now()
+		lines := make([]string, 30)
+		for i := range lines {
+			lines[i] = frame(map[string]any{"op": "publish", "id": i + 1, "topic": "orders", "value": i})
+		}
+		c.send(t, lines...)
+		for i := range lines {
+			if o := c.want(t, "published"); o.num("id") != i+1 || o.num("offset") != i {
+				t.Fatalf("%d: %v", i, o)
+			}
+		}
+		if took := time.Since(began); took < 1900*time.Millisecond || took > 2200*time.Millisecond {
+			t.Errorf("30 records at 10 a second, 10 of them at once, took %s", took)
 		}
 	})
 }

@@ -12,9 +12,9 @@
 //
 // The life of a connection: the upgrade is checked and refused as a problem, or
 // accepted; where the node asks who is calling and the upgrade did not say it, a
-// `hello` with a token in time; `welcome`; lines; then an end of one of these kinds: the client
-// closes or vanishes, the server closes with a code (the writer flushes first),
-// or the client takes no byte for so long that it is cut.
+// `hello` with a token in time; `welcome`; lines; then an end of one of these
+// kinds: the client closes or vanishes, the server closes with a code (the writer
+// flushes first), or the client takes no byte for so long that it is cut.
 //
 // Not promised: an order between the answers of publishes to different
 // partitions, and between subscriptions.
