@@ -184,6 +184,13 @@ type Info struct {
 	Behind        int64   // records still to pass, over all subscriptions
 }
 
+// Len is how many there are.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID)
+}
+
 // List is every connection, or those of a principal, the oldest first.
 func (s *Set) List(principal *string) []Info {
 	s.mu.Lock()

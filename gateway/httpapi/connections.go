@@ -30,20 +30,51 @@ func (a *API) listConnections(w http.ResponseWriter, r *http.Request) error {
 	if p, ok := q.get("principal"); ok {
 		principal = &p
 	}
-	b := []byte(`{"connections":[`)
+	share := a.cfg.Held.Share()
+	defer share.Close()
+	out := heldAnswer{ctx: r.Context(), share: share}
+	if err := out.add([]byte(`{"connections":[`)); err != nil {
+		return err
+	}
 	if here {
-		node := namesOf(snapshot).of(self)
-		for i, c := range a.cfg.Connections.List(principal) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = wire.Begin(b).
-				Str("connection", c.ID).Str("node", node).Str("principal", c.Principal).Str("transport", c.Transport).
-				Str("address", c.Address).Time("since", c.Since.UnixMilli()).Int("subscriptions", int64(c.Subscriptions)).
-				Raw("in_rate", rate(c.InRate)).Raw("out_rate", rate(c.OutRate)).Int("behind", c.Behind).Close()
+		if err := a.appendConnections(&out, namesOf(snapshot).of(self), principal); err != nil {
+			return err
 		}
 	}
-	return sendJSON(w, http.StatusOK, append(b, "]}"...))
+	if err := out.add([]byte("]}\n")); err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_ = writePieces(w, out.pieces, share) // the client is gone: nobody to tell
+	return nil
+}
+
+// connectionBytes is about what it takes to know of one connection.
+const connectionBytes = 256
+
+func (a *API) appendConnections(out *heldAnswer, node string, principal *string) error {
+	aside := int64(connectionBytes * a.cfg.Connections.Len())
+	if err := out.share.Need(out.ctx, aside, heldPatience); err != nil {
+		return err
+	}
+	defer out.share.Give(aside)
+	var one []byte
+	for i, c := range a.cfg.Connections.List(principal) {
+		if one = one[:0]; i > 0 {
+			one = append(one, ',')
+		}
+		one = wire.Begin(one).
+			Str("connection", c.ID).Str("node", node).Str("principal", c.Principal).Str("transport", c.Transport).
+			Str("address", c.Address).Time("since", c.Since.UnixMilli()).Int("subscriptions", int64(c.Subscriptions)).
+			Raw("in_rate", rate(c.InRate)).Raw("out_rate", rate(c.OutRate)).Int("behind", c.Behind).Close()
+		if err := out.add(one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dismissConnection is DELETE /connections/{connection}.
