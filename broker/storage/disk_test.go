@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidewire/internal/fault"
+	"tidewire/internal/ident"
 	"tidewire/internal/testkit/faultfs"
 )
 
@@ -108,6 +109,18 @@ func TestAFullDiskRefusesAndHeals(t *testing.T) {
 	})
 }
 
+// keptOn holds that a node that starts on any of the disks has everything that
+// was acknowledged, and nothing to report.
+func keptOn(t *testing.T, disks map[string]*faultfs.Memory, cfg Config, acked ident.Offset) {
+	t.Helper()
+	for which, d := range disks {
+		end, reported, err := outcome(t, d, cfg, acked)
+		if err != nil || reported || end < acked {
+			t.Errorf("%s: records to %d of %d, reported %v, %v", which, end, acked, reported, err)
+		}
+	}
+}
+
 // ENOSPC below the guard: whatever lacks space waits, nothing is lost, and all
 // goes on when space is back.
 func TestLackOfSpaceAnywhereIsWaitedFor(t *testing.T) {
@@ -157,12 +170,7 @@ func TestLackOfSpaceAnywhereIsWaitedFor(t *testing.T) {
 				}
 				mustPut(t, l, 1, 1<<20, 1, 200)
 				s.mustClose(t)
-				for which, d := range map[string]*faultfs.Memory{"killed": killed, "closed": disk} {
-					end, reported, err := outcome(t, d, cfg, acked)
-					if err != nil || reported || end < acked {
-						t.Errorf("%s: records to %d of %d, reported %v, %v", which, end, acked, reported, err)
-					}
-				}
+				keptOn(t, map[string]*faultfs.Memory{"killed": killed, "closed": disk}, cfg, acked)
 			})
 		})
 	}

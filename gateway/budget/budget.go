@@ -1,11 +1,11 @@
 package budget
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
 
+	"tidewire/gateway/queue"
 	"tidewire/internal/fault"
 )
 
@@ -20,17 +20,15 @@ type Budget struct {
 
 	mu    sync.Mutex
 	held  int64
-	queue list.List // of *waiter, oldest first
-}
-
-// waiter waits for bytes. ready is closed once it has them.
-type waiter struct {
-	bytes int64
-	ready chan struct{}
+	queue *queue.Queue
 }
 
 // New makes a budget of so many bytes.
-func New(most int64) *Budget { return &Budget{most: most} }
+func New(most int64) *Budget {
+	b := &Budget{most: most}
+	b.queue = queue.New(&b.mu, b.admit)
+	return b
+}
 
 // Held is how many bytes all shares hold together.
 func (b *Budget) Held() int64 {
@@ -54,16 +52,13 @@ func (b *Budget) small() int64 { return b.most / 1024 }
 // than the whole is let in alone: otherwise it never could be.
 func (b *Budget) admitsLocked(n int64) bool { return b.held+n <= b.most-b.spare() || b.held == 0 }
 
-func (b *Budget) admitLocked() {
-	for front := b.queue.Front(); front != nil; front = b.queue.Front() {
-		w := front.Value.(*waiter)
-		if !b.admitsLocked(w.bytes) {
-			return
-		}
-		b.held += w.bytes
-		close(w.ready)
-		b.queue.Remove(front)
+// admit takes n bytes where there is room for them.
+func (b *Budget) admit(n int64) bool {
+	if !b.admitsLocked(n) {
+		return false
 	}
+	b.held += n
+	return true
 }
 
 // Share is what one request holds of a budget. It belongs to one goroutine.
@@ -97,29 +92,11 @@ func (s *Share) Try(n int64) bool {
 // Wait takes n more bytes as soon as they are free, in the order of those who
 // wait, unless ctx ends before.
 func (s *Share) Wait(ctx context.Context, n int64) error {
-	b := s.budget
-	b.mu.Lock()
-	w := &waiter{n, make(chan struct{})}
-	place := b.queue.PushBack(w)
-	b.admitLocked()
-	b.mu.Unlock()
-	select {
-	case <-w.ready:
-		s.held += n
-		return nil
-	case <-ctx.Done():
+	if err := s.budget.queue.Wait(ctx, n); err != nil {
+		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case <-w.ready: // just now
-		s.held += n
-		return nil
-	default:
-	}
-	b.queue.Remove(place)
-	b.admitLocked() // a smaller one behind may fit
-	return context.Cause(ctx)
+	s.held += n
+	return nil
 }
 
 // Need takes n more bytes, at once or within patience; the error is for the
@@ -149,7 +126,7 @@ func (s *Share) Give(n int64) {
 	}
 	s.held -= n
 	b.held -= n
-	b.admitLocked()
+	b.queue.Admit()
 }
 
 // Close gives back all that is left; it may be called again.

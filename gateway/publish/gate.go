@@ -1,11 +1,11 @@
 package publish
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
 
+	"tidewire/gateway/queue"
 	"tidewire/internal/pace"
 )
 
@@ -17,48 +17,32 @@ type gate struct {
 	mu    sync.Mutex
 	pace  *pace.Pace
 	busy  int64
-	queue list.List // of *entrant, oldest first
+	queue *queue.Queue
 }
 
-// entrant waits at the gate. ready is closed once it is in.
-type entrant struct {
-	bytes int64
-	ready chan struct{}
+func newGate(b pace.Bounds) *gate {
+	g := &gate{pace: pace.New(b)}
+	g.queue = queue.New(&g.mu, g.admit)
+	return g
+}
+
+// admit lets n bytes in where there is room for them.
+func (g *gate) admit(n int64) bool {
+	if !g.pace.Admits(g.busy, n) {
+		return false
+	}
+	g.busy += n
+	return true
 }
 
 // enter waits until n bytes are in, or until ctx ends.
-func (g *gate) enter(ctx context.Context, n int64) error {
-	e := &entrant{n, make(chan struct{})}
-	g.mu.Lock()
-	place := g.queue.PushBack(e)
-	g.admitLocked()
-	g.mu.Unlock()
-	select {
-	case <-e.ready:
-		return nil
-	case <-ctx.Done():
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-e.ready: // just now
-		return nil
-	default:
-	}
-	g.queue.Remove(place)
-	g.admitLocked() // a smaller one behind may fit
-	return context.Cause(ctx)
-}
+func (g *gate) enter(ctx context.Context, n int64) error { return g.queue.Wait(ctx, n) }
 
 // tryEnter lets n bytes in if that needs no waiting.
 func (g *gate) tryEnter(n int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.queue.Len() > 0 || !g.pace.Admits(g.busy, n) {
-		return false
-	}
-	g.busy += n
-	return true
+	return g.queue.Empty() && g.admit(n)
 }
 
 // leave lets n bytes out.
@@ -66,7 +50,7 @@ func (g *gate) leave(n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy -= n
-	g.admitLocked()
+	g.queue.Admit()
 }
 
 // taken tells how long it was until a leader was done with n bytes; they have
@@ -75,19 +59,7 @@ func (g *gate) taken(n int64, waited time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pace.Taken(time.Now(), n, waited)
-	g.admitLocked()
-}
-
-func (g *gate) admitLocked() {
-	for front := g.queue.Front(); front != nil; front = g.queue.Front() {
-		e := front.Value.(*entrant)
-		if !g.pace.Admits(g.busy, e.bytes) {
-			return
-		}
-		g.busy += e.bytes
-		close(e.ready)
-		g.queue.Remove(front)
-	}
+	g.queue.Admit()
 }
 
 // limit is the number of bytes that may be under way now.

@@ -2,14 +2,12 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"tidewire/internal/pace"
 	"tidewire/internal/rpc"
 )
 
@@ -84,56 +82,4 @@ func TestSlowLeadersSlowTheirClients(t *testing.T) {
 			t.Logf("at %.0f bytes/s: %d records of %d KiB kept in a minute, longest wait %s", rate, kept, len(value)>>10, longest)
 		})
 	}
-}
-
-func TestTheGateKeepsItsOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := gate{pace: pace.New(pace.Bounds{Least: 100, Start: 100, Most: 100, Wait: time.Second})}
-		if !g.tryEnter(60) || g.tryEnter(60) {
-			t.Fatal("60 of 100 go in once")
-		}
-		var mu sync.Mutex
-		var in []string
-		who := func() string {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return strings.Join(in, ", ")
-		}
-		enter := func(name string, n int64, limit time.Duration) {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("too late"))
-			go func() {
-				defer cancel()
-				if err := g.enter(ctx, n); err != nil {
-					name += ": " + err.Error()
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				in = append(in, name)
-			}()
-			synctest.Wait()
-		}
-		enter("big", 90, time.Second)
-		enter("small", 30, time.Minute)
-		if who() != "" || g.tryEnter(1) {
-			t.Fatal("someone overtook:", who())
-		}
-		time.Sleep(2 * time.Second) // the big one gives up, and the small one fits
-		if who() != "big: too late, small" {
-			t.Fatal(who())
-		}
-		enter("huge", 1000, time.Minute)
-		g.leave(60)
-		if who() != "big: too late, small" {
-			t.Fatal(who())
-		}
-		g.leave(30)
-		if who() != "big: too late, small, huge" {
-			t.Fatal(who())
-		}
-		g.leave(1000)
-		if g.busy != 0 {
-			t.Errorf("%d bytes are left inside", g.busy)
-		}
-	})
 }

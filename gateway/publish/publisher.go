@@ -63,7 +63,7 @@ type Result struct {
 type Publisher struct {
 	cfg     Config
 	metrics *metrics
-	gate    gate
+	gate    *gate
 	turn    atomic.Uint64 // for records that name no place
 
 	mu       sync.Mutex
@@ -80,9 +80,9 @@ func New(cfg Config) *Publisher {
 	return &Publisher{
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Registerer),
-		gate: gate{pace: pace.New(pace.Bounds{
+		gate: newGate(pace.Bounds{
 			Least: cfg.InFlightBytes / 32, Start: cfg.InFlightBytes / 4, Most: cfg.InFlightBytes, Wait: leaderWait,
-		})},
+		}),
 		lanes: map[ident.Partition]*lane{},
 	}
 }
