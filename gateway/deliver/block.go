@@ -96,6 +96,7 @@ func (k *block) offset(i int) ident.Offset { return k.base + ident.Offset(k.mark
 type Limit struct {
 	Messages int // at least 1
 	Bytes    int
+	Ring     bool // do not read the log, which may take time: say Behind
 }
 
 // run cuts from the block the next messages at or after an offset that the

@@ -18,7 +18,7 @@ const catchUpBytes = 128 << 10
 func (p *part) step(ctx context.Context, lim Limit) (ev Event, keep bool) {
 	for {
 		if !p.holds() {
-			if ev, keep, done := p.fill(ctx); done {
+			if ev, keep, done := p.fill(ctx, lim.Ring); done {
 				return ev, keep
 			}
 		}
@@ -63,7 +63,7 @@ func (p *part) moveTo(o ident.Offset, e ident.Epoch) {
 
 // fill finds the block to go on with, in the ring or in the log. done is false
 // once there is one.
-func (p *part) fill(ctx context.Context) (ev Event, keep, done bool) {
+func (p *part) fill(ctx context.Context, ringOnly bool) (ev Event, keep, done bool) {
 	out := p.feed.at(p, p.next)
 	switch {
 	case out.ended != nil:
@@ -79,6 +79,9 @@ func (p *part) fill(ctx context.Context) (ev Event, keep, done bool) {
 		return Event{}, false, false
 	case out.wait:
 		p.feed.leave(p)
+	}
+	if ringOnly {
+		return Event{Kind: Behind}, true, true
 	}
 	return p.readLog(ctx, out.life)
 }

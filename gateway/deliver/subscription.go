@@ -139,6 +139,8 @@ const (
 	// Busy: nothing yet, but some of the log was passed over. Call again, after
 	// others had their turn.
 	Busy
+	// Behind: the log has to be read, and Limit.Ring forbids it. Call again without.
+	Behind
 	// Messages: Run is not empty.
 	Messages
 	// Lost: Gap says what is missing; the subscription goes on behind it.
@@ -166,6 +168,7 @@ func (s *Subscription) Next(ctx context.Context, lim Limit) Event {
 		p := s.queue[0]
 		ev, keep := p.step(ctx, lim)
 		switch {
+		case ev.Kind == Behind: // it stays at the front
 		case !keep:
 			s.pop()
 		case !p.holds() || p.live: // else finish the piece of the log in hand first

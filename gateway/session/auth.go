@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"tidewire/gateway/access"
@@ -162,13 +163,13 @@ func (s *session) identify(token string) error {
 func (s *session) recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.subs {
+	for _, x := range slices.Clone(s.subs) { // dropping changes it
 		if err := s.grant.May(access.Subscribe, x.sub.Topic().Name); err != nil {
 			s.pushLocked(reply.FrameFor(0, x.name, s.refused(err)))
 			s.dropLocked(x)
 		}
 	}
-	s.signal()
+	s.schedule()
 }
 
 // resume begins the subscription that the address of the connection named, now

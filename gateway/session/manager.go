@@ -5,7 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -95,33 +98,50 @@ func (c Config) withDefaults() Config {
 }
 
 // Manager is the set of a node's WebSocket connections and the handler of /ws.
-// Each connection lives on the goroutine of its request and one more.
+// Each connection has a goroutine that reads; a few workers write for all.
 type Manager struct {
 	cfg     Config
 	metrics metrics
 
+	workers    []*worker
+	logWorkers [logWorkers]*worker
+	numbers    atomic.Int64 // of sessions
+
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	closed   bool
-	open     sync.WaitGroup // requests being served
+	open     sync.WaitGroup // requests being served, and what sessions have running
 }
 
 // New makes the set; it starts nothing.
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
 	m.metrics = newMetrics(cfg.Registerer)
+	for range runtime.GOMAXPROCS(0) {
+		m.workers = append(m.workers, newWorker(false))
+	}
+	for i := range m.logWorkers {
+		m.logWorkers[i] = newWorker(true)
+	}
 	return m
 }
 
-// Run keeps the connections until ctx ends, cuts those that are left (Drain
-// comes before, where there is time) and waits for them.
+// Run gives the connections their turns until ctx ends, cuts those that are left
+// (Drain comes before, where there is time) and waits for them.
 func (m *Manager) Run(ctx context.Context) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var workers sync.WaitGroup
+	for _, w := range slices.Concat(m.workers, m.logWorkers[:]) {
+		workers.Go(func() { w.run(working) })
+	}
 	<-ctx.Done()
 	m.refuse()
 	for _, s := range m.all() {
 		s.cut()
 	}
 	m.open.Wait()
+	stop()
+	workers.Wait()
 	return nil
 }
 
@@ -220,7 +240,6 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer release()
 
 	s := newSession(m, r.RemoteAddr)
 	hj := &hijacker{ResponseWriter: w, slow: m.cfg.SlowConsumerTimeout}
@@ -231,6 +250,7 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 		OnPingReceived:     s.pinged,
 	})
 	if err != nil {
+		release()
 		m.cfg.Logger.Debug("an upgrade failed", "address", r.RemoteAddr, "err", err)
 		return nil // the library has answered
 	}
@@ -238,15 +258,15 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	s.ws.SetReadLimit(-1) // readAll bounds frames, so that what is to be said before 1009 is said
 	gauge := m.cfg.Deliveries.Connections.WithLabelValues(deliver.WebSocket)
 	gauge.Inc()
-	defer gauge.Dec()
 	m.add(s)
-	defer m.remove(s)
-	// The request's context ends when its connection is taken over: what runs
-	// from here on ends by the session's own.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	s.begin(caller, start, reference)
-	s.run(ctx, cancel)
+	// On a goroutine of its own: the server's has served, with all it holds.
+	m.open.Go(func() {
+		defer release()
+		defer gauge.Dec()
+		defer m.remove(s)
+		s.begin(caller, start, reference)
+		s.run()
+	})
 	return nil
 }
 

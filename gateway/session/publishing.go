@@ -87,7 +87,7 @@ func (s *session) send(req publish.Request, id int64, refusal error) {
 		s.pushLocked(line)
 		s.relief.Signal()
 		s.mu.Unlock()
-		s.signal()
+		s.schedule()
 	})
 }
 

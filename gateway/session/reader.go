@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/coder/websocket"
@@ -15,47 +16,73 @@ import (
 )
 
 // read takes in frames until the connection ends. The error is what ended it.
-func (s *session) read(ctx context.Context) error {
-	var buf []byte
+func (s *session) read() error {
 	for {
 		s.reading.Store(true)
-		kind, r, err := s.ws.Reader(ctx)
+		s.socket.await()
+		if err := s.frames(); err != nil {
+			return err
+		}
+	}
+}
+
+// frames takes in what has come, frame by frame.
+func (s *session) frames() error {
+	room := frameRoom.Get().(*[]byte)
+	defer func() {
+		if cap(*room) <= keepBytes { // one large frame is no reason to keep its room
+			frameRoom.Put(room)
+		}
+	}()
+	for first := true; first || s.socket.pending(); first = false {
+		s.reading.Store(true)
+		kind, r, err := s.ws.Reader(context.Background()) // closing the socket ends it
 		if err != nil {
 			return err
 		}
 		if kind != websocket.MessageText {
 			s.shut(reply.CloseProtocol, "binary frames are not taken: send JSON in text frames")
-			return s.linger()
+			return s.linger(r)
 		}
-		var whole bool
-		if buf, whole, err = readAll(buf[:0], r, s.m.cfg.MaxFrameBytes); err != nil {
+		buf, whole, err := readAll((*room)[:0], r, s.m.cfg.MaxFrameBytes)
+		*room = buf
+		if err != nil {
 			return err
 		}
 		if !whole {
 			s.shut(reply.CloseTooBig, fmt.Sprintf("a frame is larger than max_frame_bytes (%d)", s.m.cfg.MaxFrameBytes))
-			return s.linger()
+			return s.linger(r)
 		}
 		s.reading.Store(false) // from here on it is us who keep the client waiting
 		if !utf8.Valid(buf) {
 			s.shut(reply.CloseProtocol, "a text frame is not UTF-8")
-			return s.linger()
+			return s.linger(r)
 		}
-		if !s.lines(ctx, buf) {
-			return s.linger()
-		}
-		if cap(buf) > keepBytes {
-			buf = nil // one large frame is no reason to keep its room
+		if !s.lines((*life)(s), buf) {
+			return s.linger(r)
 		}
 	}
+	return nil
 }
 
-// keepBytes is how much room a reader keeps from frame to frame.
+// keepBytes is how much room is kept from frame to frame.
 const keepBytes = 64 << 10
 
-// linger waits for the writer to close the connection.
-func (s *session) linger() error {
-	<-s.ended
-	return nil
+// frameRoom is room for frames, borrowed while there are any.
+var frameRoom = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+// linger passes over what the client goes on sending until the connection is
+// closed, so that its own close is heard.
+func (s *session) linger(r io.Reader) error {
+	for {
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return err
+		}
+		var err error
+		if _, r, err = s.ws.Reader(context.Background()); err != nil {
+			return err
+		}
+	}
 }
 
 // lines takes in the lines of a frame. It is false when the connection is to

@@ -3,9 +3,11 @@ package session
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -22,28 +24,34 @@ type session struct {
 	m       *Manager
 	id      string
 	address string
-	log     *slog.Logger
 	ws      *websocket.Conn
 	socket  *socket
 
-	wake    chan struct{} // room for one: the writer has something to look at
+	number int     // of the session, by which work is spread
+	home   *worker // gives it its turns
+	at     place   // between turns
+	alarm  alarm   // on home's clock
+
+	outlet  outlet
+	writing sync.WaitGroup // until there are no more turns
+
 	ended   chan struct{} // closed when the connection is of no use any more
 	reading atomic.Bool   // a frame is waited for, so silence is the client's
 
 	mu       sync.Mutex
-	relief   *sync.Cond // on mu: less is in flight or unwritten, or it is over
-	out      []byte     // the outbox: lines to write, with newlines between
-	pong     []byte     // payload of a ping to answer; nil: none
-	inFlight int        // publishes
-	flying   int        // their bytes
-	verdict  *verdict   // how the connection is to end; the first one counts
+	relief   sync.Cond // on mu: less is in flight or unwritten, or it is over
+	out      []byte    // the outbox: lines to write, with newlines between
+	pong     []byte    // payload of a ping to answer; nil: none
+	inFlight int       // publishes
+	flying   int       // their bytes
+	verdict  *verdict  // how the connection is to end; the first one counts
 	draining bool
 	over     bool // ended is closed
 
-	subs    map[string]*subscription
+	subs    []*subscription
 	lastSub int
 	ready   []*subscription // that may have something to read
-	gone    []*subscription // unsubscribed; the writer lets go of them
+	gone    []*subscription // unsubscribed; the next turn lets go of them
 
 	bad int // lines in a row; the reader's
 
@@ -54,48 +62,39 @@ type session struct {
 	conn      *connection.Connection
 }
 
-// verdict is how the server ends a connection.
-type verdict struct {
-	code   int
-	reason string
-}
-
 func newSession(m *Manager, address string) *session {
-	s := &session{
-		m: m, id: connectionID(), address: address,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		subs: map[string]*subscription{},
-	}
-	s.relief = sync.NewCond(&s.mu)
-	s.log = m.cfg.Logger.With("connection", s.id, "address", address)
+	s := &session{m: m, id: connectionID(), address: address, ended: make(chan struct{})}
+	s.relief.L = &s.mu
+	s.number = int(m.numbers.Add(1))
+	s.home = m.workers[s.number%len(m.workers)]
+	s.writing.Add(1)
+	// A random phase, so that a node's connections do not beat together.
+	s.outlet.pingAt = time.Now().Add(1 + rand.N(m.cfg.Ping))
 	return s
 }
 
-// run serves the connection to its end. It is the reader; it owns the writer.
-func (s *session) run(ctx context.Context, cancel context.CancelFunc) {
+func (s *session) logger() *slog.Logger {
+	return s.m.cfg.Logger.With("connection", s.id, "address", s.address)
+}
+
+// run serves the connection to its end. It is the reader.
+func (s *session) run() {
 	defer s.conn.Leave()
-	var writer sync.WaitGroup
-	code := closeVanished
-	writer.Go(func() {
-		w := newWriter(s)
-		defer w.stop()
-		if by := w.run(ctx); by != 0 {
-			code = by
-		}
-		s.end()
-		cancel() // wakes the reader, whatever it waits for
-		_ = s.socket.Close()
-	})
-	err := s.read(ctx)
+	err := s.read()
 	s.end()
-	writer.Wait()
+	_ = s.socket.Close()
+	s.writing.Wait()
 	s.closeAll()
 	_ = s.ws.CloseNow() // frees what the library holds
+	code := s.outlet.code
+	if code == 0 {
+		code = closeVanished
+	}
 	if status := websocket.CloseStatus(err); status != -1 && code == closeVanished {
 		code = int(status)
 	}
 	s.m.metrics.closes.WithLabelValues(codeLabel(code)).Inc()
-	s.log.Debug("a connection ended", "code", code, "err", err)
+	s.logger().Debug("a connection ended", "code", code, "err", err)
 }
 
 // codeLabel keeps what clients choose freely out of the labels.
@@ -116,6 +115,7 @@ func (s *session) end() {
 		close(s.ended)
 		s.relief.Broadcast()
 	}
+	s.schedule()
 }
 
 // cut ends the connection at once.
@@ -129,7 +129,7 @@ func (s *session) drain() {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	s.signal()
+	s.schedule()
 }
 
 // shut lets the writer close the connection with a code, after what is in the
@@ -140,14 +140,7 @@ func (s *session) shut(code int, reason string) {
 		s.verdict = &verdict{code, reply.Reason(reason)}
 	}
 	s.mu.Unlock()
-	s.signal()
-}
-
-func (s *session) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // the writer has yet to look
-	}
+	s.schedule()
 }
 
 // push adds a line to the outbox. What is pushed is bounded by who pushes:
@@ -156,7 +149,7 @@ func (s *session) push(line []byte) {
 	s.mu.Lock()
 	s.pushLocked(line)
 	s.mu.Unlock()
-	s.signal()
+	s.schedule()
 }
 
 func (s *session) pushLocked(line []byte) {
@@ -176,7 +169,7 @@ func (s *session) pinged(_ context.Context, payload []byte) bool {
 	s.mu.Lock()
 	s.pong = append(make([]byte, 0, len(payload)), payload...)
 	s.mu.Unlock()
-	s.signal()
+	s.schedule()
 	return false
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,18 +18,71 @@ import (
 // bytes at all.
 type socket struct {
 	net.Conn
-	slow time.Duration // without a byte taken: stuck
+	raw  syscall.RawConn // nil: there is no descriptor to use without waiting
+	slow time.Duration   // without a byte taken: stuck
 
-	mu    sync.Mutex // one frame at a time
-	heard atomic.Bool
-	stuck atomic.Bool
+	// The reader's.
+	in    *bufio.Reader // the library's, over this socket
+	buf   *[]byte       // of the pool, while ahead is in it
+	ahead []byte        // read from the socket, and not taken yet
+	fill  func(fd uintptr) bool
+
+	mu     sync.Mutex // one frame at a time
+	closed bool       // the close frame was written: nothing may follow it
+	heard  atomic.Bool
+	stuck  atomic.Bool
 }
+
+// readAheadBytes is how much is read from a socket at once. The room for it is
+// borrowed while there is something to read.
+const readAheadBytes = 64 << 10
+
+var readAhead = sync.Pool{New: func() any { b := make([]byte, readAheadBytes); return &b }}
 
 // steps is how many times per slow the socket looks whether bytes were taken.
 const steps = 4
 
+// await returns when there is something to read, or the connection has ended.
+// It waits with next to no stack, and no buffer: that is all that an idle
+// connection's reader costs.
+func (s *socket) await() {
+	if s.raw == nil || s.pending() {
+		return
+	}
+	_ = s.raw.Read(s.fill) // the read that follows meets the same error
+}
+
+// pending reports whether something was read that the library has not taken.
+func (s *socket) pending() bool { return len(s.ahead) > 0 || s.in.Buffered() > 0 }
+
+// readable takes what the socket holds; false: nothing.
+func (s *socket) readable(fd uintptr) bool {
+	b := readAhead.Get().(*[]byte)
+	for {
+		n, err := syscall.Read(int(fd), *b)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case n > 0:
+			s.buf, s.ahead = b, (*b)[:n]
+			s.heard.Store(true)
+			return true
+		}
+		readAhead.Put(b)
+		return err != syscall.EAGAIN
+	}
+}
+
 // Read notes that the client lives.
 func (s *socket) Read(p []byte) (int, error) {
+	if len(s.ahead) > 0 {
+		n := copy(p, s.ahead)
+		if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
+			readAhead.Put(s.buf)
+			s.buf, s.ahead = nil, nil
+		}
+		return n, nil
+	}
 	n, err := s.Conn.Read(p)
 	if n > 0 {
 		s.heard.Store(true)
@@ -37,9 +91,26 @@ func (s *socket) Read(p []byte) (int, error) {
 }
 
 // Write writes a whole frame, for as long as the client goes on taking bytes.
-func (s *socket) Write(p []byte) (total int, err error) {
+func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.writeLocked(p)
+}
+
+// say writes the close frame, after which nothing may follow.
+func (s *socket) say(code int, reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := binary.BigEndian.AppendUint16([]byte{opClose, byte(2 + len(reason))}, uint16(code))
+	_, err := s.writeLocked(append(b, reason...))
+	s.closed = true
+	return err
+}
+
+func (s *socket) writeLocked(p []byte) (total int, err error) {
+	if s.closed {
+		return len(p), nil // the library answers the client's close, which answers ours
+	}
 	if s.stuck.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -64,42 +135,42 @@ func (s *socket) Write(p []byte) (total int, err error) {
 	}
 }
 
-// Frames begin with at most this many bytes before the payload.
-const headBytes = 10
-
-// Opcodes with the final bit, as the writer sends them.
-const (
-	opText = 0x81
-	opPing = 0x89
-	opPong = 0x8A
-)
-
-// writeText writes a text frame whose payload begins at headBytes of b.
-func (s *socket) writeText(b []byte) error {
-	n := len(b) - headBytes
-	start := headBytes
-	switch {
-	case n < 126:
-		start -= 2
-		b[start+1] = byte(n)
-	case n < 1<<16:
-		start -= 4
-		b[start+1] = 126
-		binary.BigEndian.PutUint16(b[start+2:], uint16(n))
-	default:
-		start -= 10
-		b[start+1] = 127
-		binary.BigEndian.PutUint64(b[start+2:], uint64(n))
+// try writes what the socket takes without waiting. The rest has to be written
+// before anything else.
+func (s *socket) try(p []byte) (n int, err error) {
+	if s.raw == nil || !s.mu.TryLock() { // the library is saying its close
+		return 0, nil
 	}
-	b[start] = opText
-	_, err := s.Write(b[start:])
-	return err
+	defer s.mu.Unlock()
+	if s.stuck.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	var failed error
+	err = s.raw.Control(func(fd uintptr) {
+		for {
+			n, failed = syscall.Write(int(fd), p)
+			if failed != syscall.EINTR {
+				return
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failed == syscall.EAGAIN:
+		return 0, nil
+	}
+	return max(n, 0), failed
 }
 
-// writeControl writes a ping or a pong.
-func (s *socket) writeControl(op byte, payload []byte) error {
-	_, err := s.Write(append([]byte{op, byte(len(payload))}, payload...))
-	return err
+// keep takes over what the server has read of the client already, so that its
+// buffer can go, and makes the library's.
+func (s *socket) keep(r *bufio.Reader) {
+	if b, err := r.Peek(r.Buffered()); err == nil && len(b) > 0 {
+		s.buf = readAhead.Get().(*[]byte)
+		s.ahead = (*s.buf)[:copy(*s.buf, b)] // the server reads less than this at once
+	}
+	s.in = bufio.NewReaderSize(s, 128)
 }
 
 // sendBufferBytes bounds what the kernel takes before a write waits: by
@@ -113,18 +184,19 @@ type hijacker struct {
 	socket *socket
 }
 
-// Hijack keeps the server's reader, which may hold bytes of the client already;
-// the library reads on from the socket after those.
+// Hijack gives the library buffers that an idle connection can afford.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	if tcp, ok := conn.(interface{ SetWriteBuffer(int) error }); ok {
-		_ = tcp.SetWriteBuffer(sendBufferBytes) // without it the connection is only less bounded
-	}
 	h.socket = &socket{Conn: conn, slow: h.slow}
+	h.socket.fill = h.socket.readable
+	h.socket.keep(rw.Reader)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBufferBytes) // without it the connection is only less bounded
+		h.socket.raw, _ = tcp.SyscallConn()     // an error is that of a closed connection, which the next write meets too
+	}
 	// The library writes control frames alone; each fits the buffer and is one write.
-	rw.Writer = bufio.NewWriterSize(h.socket, 256)
-	return h.socket, rw, nil
+	return h.socket, bufio.NewReadWriter(h.socket.in, bufio.NewWriterSize(h.socket, 128)), nil
 }

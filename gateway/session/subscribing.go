@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 
 	"tidewire/gateway/access"
@@ -67,14 +68,14 @@ func (s *session) subscribed(id int64, start deliver.Start, credit int64) {
 	s.m.metrics.subscriptions.Inc()
 	line := wire.Open(nil, "subscribed").ID(id).Str("sub", x.name).Str("cursor", start.Cursor()).Bool("recovered", start.Recovered).Close()
 	s.mu.Lock()
-	s.subs[x.name] = x
+	s.subs = append(s.subs, x)
 	s.pushLocked(line)
 	if start.Gap != nil {
 		s.pushLocked(gapLine(x.name, start.Gap))
 	}
 	s.ready = append(s.ready, x)
 	s.mu.Unlock()
-	s.signal()
+	s.schedule()
 }
 
 func gapLine(sub string, g *deliver.Gap) []byte {
@@ -86,7 +87,7 @@ func (s *session) enqueue(x *subscription) {
 	s.mu.Lock()
 	s.enqueueLocked(x)
 	s.mu.Unlock()
-	s.signal()
+	s.schedule()
 }
 
 func (s *session) enqueueLocked(x *subscription) {
@@ -99,27 +100,37 @@ func (s *session) enqueueLocked(x *subscription) {
 func (s *session) unsubscribe(_ context.Context, f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.subs[f.Sub]
+	x := s.findLocked(f.Sub)
 	if x == nil {
 		return noSubscription(f.Sub)
 	}
 	s.dropLocked(x)
 	s.pushLocked(wire.Open(nil, "unsubscribed").ID(f.ID).Str("sub", x.name).Close())
-	s.signal()
+	s.schedule()
+	return nil
+}
+
+// findLocked finds a subscription by its name; nil: there is none.
+func (s *session) findLocked(name string) *subscription {
+	for _, x := range s.subs {
+		if x.name == name {
+			return x
+		}
+	}
 	return nil
 }
 
 // dropLocked takes a subscription off the connection; the writer closes it.
 func (s *session) dropLocked(x *subscription) {
 	x.gone = true
-	delete(s.subs, x.name)
+	s.subs = slices.DeleteFunc(s.subs, func(q *subscription) bool { return q == x })
 	s.gone = append(s.gone, x)
 }
 
 func (s *session) credit(_ context.Context, f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.subs[f.Sub]
+	x := s.findLocked(f.Sub)
 	switch {
 	case x == nil:
 		return noSubscription(f.Sub)
@@ -128,7 +139,7 @@ func (s *session) credit(_ context.Context, f *wire.Frame) error {
 	}
 	x.credit = min(x.credit, math.MaxInt64-f.Add) + f.Add
 	s.enqueueLocked(x)
-	s.signal()
+	s.schedule()
 	return nil
 }
 
@@ -141,12 +152,8 @@ func (s *session) close(x *subscription) {
 // closeAll ends all of them, once reader and writer have ended.
 func (s *session) closeAll() {
 	s.mu.Lock()
-	gone := s.gone
-	for _, x := range s.subs {
-		gone = append(gone, x)
-	}
-	clear(s.subs)
-	s.gone = nil
+	gone := append(s.gone, s.subs...)
+	s.subs, s.gone = nil, nil
 	s.mu.Unlock()
 	for _, x := range gone {
 		s.close(x)

@@ -1,0 +1,111 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidewire/gateway/deliver"
+	"tidewire/gateway/reply"
+)
+
+// partingTime lies between the goodbye and the close: what the client has sent
+// before it read the goodbye gets its answer.
+const partingTime = 200 * time.Millisecond
+
+// farewell is how far a drain has come.
+type farewell uint8
+
+const (
+	none farewell = iota
+	said
+)
+
+// verdict is how the server ends a connection.
+type verdict struct {
+	code   int
+	reason string
+}
+
+var (
+	silent  = verdict{reply.CloseSilent, "no byte for two pings"}
+	restart = verdict{reply.CloseRestart, "restart"}
+)
+
+// goodbye tells the client where it stands and when to come back. Nothing is
+// delivered from then on, so the cursors hold.
+func (s *session) goodbye(d *desk, now time.Time) {
+	s.outlet.farewell = said
+	s.outlet.partAt = now.Add(partingTime)
+	s.cursors(d)
+	after := rand.N(s.m.cfg.DrainWindow).Round(time.Millisecond)
+	d.line(reply.Closing("draining", after.String()))
+}
+
+// parted reports whether the time after the goodbye is over, every publish is
+// answered and every answer written.
+func (s *session) parted(now time.Time) bool {
+	if s.outlet.partAt.After(now) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight == 0 && len(s.out) == 0
+}
+
+// finish closes the connection by the book: what is in the outbox, where the
+// subscriptions stand, then the closing handshake. That waits for the client,
+// so somebody else does it.
+func (s *session) finish(d *desk, v verdict) outcome {
+	s.cursors(d)
+	b, runs := d.take(), slices.Clone(d.runs)
+	if v.code >= 4000 {
+		s.logger().Info("closing a connection", "code", v.code, "reason", v.reason)
+	}
+	s.m.open.Go(func() {
+		if len(b) > 0 {
+			if _, err := s.socket.Write(b); err != nil {
+				s.lost()
+				return
+			}
+			s.wrote(runs)
+		}
+		s.handshake(v)
+		s.outlet.code = v.code
+		s.quit()
+	})
+	return kept
+}
+
+// handshake says close, and gives the client time to say it too: the reader
+// hears of that.
+func (s *session) handshake(v verdict) {
+	if s.socket.say(v.code, v.reason) != nil {
+		return
+	}
+	patience := time.NewTimer(closeTimeout)
+	defer patience.Stop()
+	select {
+	case <-s.ended: // the client has answered, or gone
+	case <-patience.C:
+	}
+}
+
+// lost ends a connection that cannot be written to.
+func (s *session) lost() outcome {
+	if s.socket.stuck.Load() {
+		s.m.cfg.Deliveries.Slow.Inc()
+		s.logger().Info("closed a slow consumer", "transport", deliver.WebSocket, "code", reply.CloseSlowConsumer)
+		s.outlet.code = reply.CloseSlowConsumer
+	}
+	return s.quit()
+}
+
+// quit ends the writing side: there are no more turns.
+func (s *session) quit() outcome {
+	s.home.clock.drop(s)
+	s.end()
+	_ = s.socket.Close()
+	s.writing.Done()
+	return kept
+}
