@@ -52,6 +52,7 @@ func TestTheJournalWaitsForOpenFiles(t *testing.T) {
 				faulty.Strike(rule)
 				refused := 0
 				for range 100 {
+					synctest.Wait() // what the journal lacks it knows by now
 					err := j.Room(100)
 					if err == nil {
 						put()

@@ -96,10 +96,6 @@ func (c *patientConn) CloseWrite() error {
 	return nil
 }
 
-// SetWriteBuffer is what the WebSockets look for.
-func (c *patientConn) SetWriteBuffer(bytes int) error {
-	if tcp, ok := c.Conn.(interface{ SetWriteBuffer(int) error }); ok {
-		return tcp.SetWriteBuffer(bytes)
-	}
-	return errors.ErrUnsupported
-}
+// Hijacked is the socket for somebody who has hijacked the connection and has
+// patience of its own.
+func (c *patientConn) Hijacked() net.Conn { return c.Conn }

@@ -11,6 +11,7 @@ type metrics struct {
 	closes        *prometheus.CounterVec // code
 	subscriptions prometheus.Gauge
 	inFlight      prometheus.Gauge
+	waiting       prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -21,5 +22,6 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		closes:        auto.NewCounterVec(prometheus.CounterOpts{Name: "gateway_websocket_closes_total", Help: "Connections ended, by close code; 1006 where the client vanished."}, []string{"code"}),
 		subscriptions: auto.NewGauge(prometheus.GaugeOpts{Name: "gateway_websocket_subscriptions", Help: "Subscriptions over WebSocket."}),
 		inFlight:      auto.NewGauge(prometheus.GaugeOpts{Name: "gateway_websocket_in_flight_publishes", Help: "Publishes over WebSocket that are not answered yet."}),
+		waiting:       auto.NewCounter(prometheus.CounterOpts{Name: "gateway_websocket_waiting_writes_total", Help: "Writes that a socket did not take at once, so that a goroutine had to wait for it."}),
 	}
 }

@@ -190,6 +190,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if own, ok := conn.(interface{ Hijacked() net.Conn }); ok { // the server's patience, around the socket
+		conn = own.Hijacked()
+	}
 	h.socket = &socket{Conn: conn, slow: h.slow}
 	h.socket.fill = h.socket.readable
 	h.socket.keep(rw.Reader)

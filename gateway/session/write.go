@@ -24,6 +24,7 @@ func (s *session) write(d *desk, to outcome) outcome {
 		s.wrote(d.runs)
 		return to
 	}
+	s.m.metrics.waiting.Inc()
 	left, runs := slices.Clone(b[n:]), slices.Clone(d.runs)
 	s.m.open.Go(func() {
 		if _, err := s.socket.Write(left); err != nil {
