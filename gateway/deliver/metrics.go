@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -16,11 +15,12 @@ const (
 
 // Metrics of delivery, over all transports.
 type Metrics struct {
-	Connections *prometheus.GaugeVec     // transport
-	Refused     *prometheus.CounterVec   // reason
-	Delivered   *prometheus.CounterVec   // transport
-	Slow        prometheus.Counter       //
-	Latency     *prometheus.HistogramVec // transport
+	Connections *prometheus.GaugeVec   // transport
+	Refused     *prometheus.CounterVec // reason
+	Delivered   *prometheus.CounterVec // transport
+	Slow        prometheus.Counter     //
+
+	latency map[string]*latency // by transport
 
 	feeds    prometheus.Gauge
 	encoded  prometheus.Counter
@@ -42,20 +42,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	return &Metrics{
+	m := &Metrics{
 		Connections: auto.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_connections", Help: "Connections that are open now."}, []string{"transport"}),
 		Refused:     counters("gateway_connections_refused_total", "Connections refused by a limit of the node or of an address.", "reason"),
 		Delivered:   counters("gateway_messages_delivered_total", "Messages written to readers.", "transport"),
 		Slow:        counter("gateway_slow_consumers_total", "Connections ended because they took no byte for slow_consumer_timeout."),
-		Latency: auto.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "gateway_deliver_latency_seconds", Help: "From a leader taking a record in to its being written to a reader that keeps pace.",
-			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 10},
-		}, []string{"transport"}),
-		feeds:    gauge("gateway_feeds", "Partitions followed for subscriptions."),
-		encoded:  counter("gateway_encoded_messages_total", "Messages encoded by feeds, once for all their readers."),
-		logReads: counter("gateway_log_reads_total", "Pieces of the log read for subscriptions behind their feed's ring."),
-		gaps:     gapCounters(counters("gateway_gaps_total", "Gaps that subscriptions and streams were told of.", "reason")),
+		latency:     map[string]*latency{WebSocket: newLatency(WebSocket), SSE: newLatency(SSE)},
+		feeds:       gauge("gateway_feeds", "Partitions followed for subscriptions."),
+		encoded:     counter("gateway_encoded_messages_total", "Messages encoded by feeds, once for all their readers."),
+		logReads:    counter("gateway_log_reads_total", "Pieces of the log read for subscriptions behind their feed's ring."),
+		gaps:        gapCounters(counters("gateway_gaps_total", "Gaps that subscriptions and streams were told of.", "reason")),
 	}
+	if reg != nil {
+		for _, l := range m.latency {
+			reg.MustRegister(l)
+		}
+	}
+	return m
 }
 
 // gapCounters are there from the start, so that a rate over them is right.
@@ -64,14 +67,4 @@ func gapCounters(c *prometheus.CounterVec) *prometheus.CounterVec {
 		c.WithLabelValues(reason)
 	}
 	return c
-}
-
-// Wrote counts a run that was written to a reader.
-func (m *Metrics) Wrote(transport string, r Run) {
-	m.Delivered.WithLabelValues(transport).Add(float64(r.Len()))
-	m.messages.Add(int64(r.Len()))
-	m.bytes.Add(int64(len(r.Lines())))
-	if r.Live() {
-		m.Latency.WithLabelValues(transport).Observe(max(0, time.Since(time.UnixMilli(r.Timestamp())).Seconds()))
-	}
 }

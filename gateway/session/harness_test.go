@@ -54,7 +54,7 @@ type node struct {
 	wrap     func(http.Handler) http.Handler // the manager, for requests to come; nil: as it is
 }
 
-func newNode(t *testing.T, change ...func(*session.Config)) *node {
+func newNode(t testing.TB, change ...func(*session.Config)) *node {
 	t.Helper()
 	n := &node{memory: newMemory(), reg: prometheus.NewRegistry(), dialed: make(chan net.Conn, 1000)}
 	deliveries := deliver.NewMetrics(n.reg)

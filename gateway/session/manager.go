@@ -118,10 +118,10 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
 	m.metrics = newMetrics(cfg.Registerer)
 	for range runtime.GOMAXPROCS(0) {
-		m.workers = append(m.workers, newWorker(false))
+		m.workers = append(m.workers, newWorker(false, m.cfg.Deliveries))
 	}
 	for i := range m.logWorkers {
-		m.logWorkers[i] = newWorker(true)
+		m.logWorkers[i] = newWorker(true, m.cfg.Deliveries)
 	}
 	return m
 }

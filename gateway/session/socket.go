@@ -137,7 +137,7 @@ func (s *socket) writeLocked(p []byte) (total int, err error) {
 
 // try writes what the socket takes without waiting. The rest has to be written
 // before anything else.
-func (s *socket) try(p []byte) (n int, err error) {
+func (s *socket) try(a *attempt, p []byte) (n int, err error) {
 	if s.raw == nil || !s.mu.TryLock() { // the library is saying its close
 		return 0, nil
 	}
@@ -145,22 +145,13 @@ func (s *socket) try(p []byte) (n int, err error) {
 	if s.stuck.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	var failed error
-	err = s.raw.Control(func(fd uintptr) {
-		for {
-			n, failed = syscall.Write(int(fd), p)
-			if failed != syscall.EINTR {
-				return
-			}
-		}
-	})
-	switch {
-	case err != nil:
+	a.p = p
+	err = s.raw.Control(a.write)
+	a.p = nil
+	if err != nil {
 		return 0, err
-	case failed == syscall.EAGAIN:
-		return 0, nil
 	}
-	return max(n, 0), failed
+	return a.n, a.err
 }
 
 // keep takes over what the server has read of the client already, so that its

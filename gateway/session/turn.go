@@ -64,7 +64,7 @@ func (s *session) turn(d *desk) outcome {
 		return s.finish(d, restart)
 	}
 	s.home.clock.set(s, s.nextAlarm(now))
-	return s.write(d, to)
+	return s.write(d, to, now)
 }
 
 // nextAlarm is when a turn is due whatever happens.

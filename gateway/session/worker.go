@@ -96,13 +96,17 @@ type desk struct {
 	runs    []deliver.Run // in the frame
 	common  []byte        // the whole text frame, where it is one that others get too
 	shared  sharedFrame
+	attempt attempt
+	tally   *deliver.Tally // told after each round of turns
 }
 
-func newWorker(logs bool) *worker {
+func newWorker(logs bool, m *deliver.Metrics) *worker {
 	w := &worker{logs: logs, wake: make(chan struct{}, 1)}
 	w.clock.wake = w.signal
 	w.desk.logs = logs
 	w.desk.frame = make([]byte, headBytes, 2*frameBytes)
+	w.desk.attempt.write = w.desk.attempt.run
+	w.desk.tally = m.Tally(deliver.WebSocket)
 	return w
 }
 
@@ -143,6 +147,7 @@ func (w *worker) run(ctx context.Context) {
 			s.giveBack(s.turn(&w.desk))
 			batch[i] = nil
 		}
+		w.desk.tally.Tell()
 		w.clock.fire()
 		if len(batch) > 0 {
 			continue

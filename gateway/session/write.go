@@ -2,13 +2,14 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"tidewire/gateway/deliver"
 )
 
 // write sends what the turn has put together. A socket that does not take all
 // of it at once gets a goroutine for the rest, and no turn until it has it.
-func (s *session) write(d *desk, to outcome) outcome {
+func (s *session) write(d *desk, to outcome, now time.Time) outcome {
 	b := d.text()
 	if len(d.control) > 0 {
 		b = slices.Concat(d.control, b)
@@ -16,12 +17,15 @@ func (s *session) write(d *desk, to outcome) outcome {
 	if len(b) == 0 {
 		return to
 	}
-	n, err := s.socket.try(b)
+	n, err := s.socket.try(&d.attempt, b)
 	switch {
 	case err != nil:
 		return s.lost()
 	case n == len(b):
-		s.wrote(d.runs)
+		for _, r := range d.runs {
+			d.tally.Wrote(r, now)
+			s.conn.Out.Add(int64(r.Len()))
+		}
 		return to
 	}
 	s.m.metrics.waiting.Inc()
