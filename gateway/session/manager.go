@@ -259,11 +259,9 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	gauge := m.cfg.Deliveries.Connections.WithLabelValues(deliver.WebSocket)
 	gauge.Inc()
 	m.add(s)
+	s.release = release
 	// On a goroutine of its own: the server's has served, with all it holds.
 	m.open.Go(func() {
-		defer release()
-		defer gauge.Dec()
-		defer m.remove(s)
 		s.begin(caller, start, reference)
 		s.run()
 	})

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -15,11 +16,18 @@ import (
 	"tidewire/internal/wire"
 )
 
-// read takes in frames until the connection ends. The error is what ended it.
+// errIdle says that the client has sent a sign of life and nothing else.
+var errIdle = errors.New("the connection is idle")
+
+// read takes in frames until the connection ends. The error is what ended it, or
+// errIdle.
 func (s *session) read() error {
 	for {
 		s.reading.Store(true)
 		s.socket.await()
+		if s.controls() {
+			return errIdle
+		}
 		if err := s.frames(); err != nil {
 			return err
 		}

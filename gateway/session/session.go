@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/connection"
+	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
 )
 
@@ -37,6 +39,7 @@ type session struct {
 
 	ended   chan struct{} // closed when the connection is of no use any more
 	reading atomic.Bool   // a frame is waited for, so silence is the client's
+	release func()        // its seat
 
 	mu       sync.Mutex
 	relief   sync.Cond // on mu: less is in flight or unwritten, or it is over
@@ -77,10 +80,16 @@ func (s *session) logger() *slog.Logger {
 	return s.m.cfg.Logger.With("connection", s.id, "address", s.address)
 }
 
-// run serves the connection to its end. It is the reader.
+// run serves the connection to its end, or until it has been idle from one ping
+// to the next: then its stack is a waste, and a goroutine with a small one goes
+// on. It is the reader.
 func (s *session) run() {
-	defer s.conn.Leave()
 	err := s.read()
+	if errors.Is(err, errIdle) {
+		s.socket.small = true
+		s.m.open.Go(s.run)
+		return
+	}
 	s.end()
 	_ = s.socket.Close()
 	s.writing.Wait()
@@ -95,6 +104,10 @@ func (s *session) run() {
 	}
 	s.m.metrics.closes.WithLabelValues(codeLabel(code)).Inc()
 	s.logger().Debug("a connection ended", "code", code, "err", err)
+	s.conn.Leave()
+	s.m.remove(s)
+	s.m.cfg.Deliveries.Connections.WithLabelValues(deliver.WebSocket).Dec()
+	s.release()
 }
 
 // codeLabel keeps what clients choose freely out of the labels.

@@ -26,6 +26,7 @@ type socket struct {
 	buf   *[]byte       // of the pool, while ahead is in it
 	ahead []byte        // read from the socket, and not taken yet
 	fill  func(fd uintptr) bool
+	small bool // the reader has a small stack, which is to stay small while it waits
 
 	mu     sync.Mutex // one frame at a time
 	closed bool       // the close frame was written: nothing may follow it
@@ -50,13 +51,25 @@ func (s *socket) await() {
 		return
 	}
 	_ = s.raw.Read(s.fill) // the read that follows meets the same error
+	if s.small {
+		s.small = false
+		_ = s.raw.Read(s.fill)
+	}
 }
 
 // pending reports whether something was read that the library has not taken.
 func (s *socket) pending() bool { return len(s.ahead) > 0 || s.in.Buffered() > 0 }
 
-// readable takes what the socket holds; false: nothing.
+// readable takes what the socket holds; false: nothing. On a small stack it
+// only looks.
 func (s *socket) readable(fd uintptr) bool {
+	if s.small {
+		return peek(fd)
+	}
+	return s.take(fd)
+}
+
+func (s *socket) take(fd uintptr) bool {
 	b := readAhead.Get().(*[]byte)
 	for {
 		n, err := syscall.Read(int(fd), *b)
@@ -75,12 +88,10 @@ func (s *socket) readable(fd uintptr) bool {
 
 // Read notes that the client lives.
 func (s *socket) Read(p []byte) (int, error) {
+	s.await()
 	if len(s.ahead) > 0 {
 		n := copy(p, s.ahead)
-		if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
-			readAhead.Put(s.buf)
-			s.buf, s.ahead = nil, nil
-		}
+		s.skip(n)
 		return n, nil
 	}
 	n, err := s.Conn.Read(p)
@@ -88,6 +99,14 @@ func (s *socket) Read(p []byte) (int, error) {
 		s.heard.Store(true)
 	}
 	return n, err
+}
+
+// skip passes over what is read ahead.
+func (s *socket) skip(n int) {
+	if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
+		readAhead.Put(s.buf)
+		s.buf, s.ahead = nil, nil
+	}
 }
 
 // Write writes a whole frame, for as long as the client goes on taking bytes.

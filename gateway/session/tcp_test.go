@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -101,4 +103,65 @@ func TestOverRealSockets(t *testing.T) {
 	}
 	await("gateway_connections", 0)
 	await("gateway_websocket_subscriptions", 0)
+}
+
+// TestControlsAreTakenWithoutTheLibrary sends pings and pongs whole, in pieces
+// and next to messages: each is taken for what it is.
+func TestControlsAreTakenWithoutTheLibrary(t *testing.T) {
+	n := newNode(t)
+	n.topic("orders", 1)
+	srv := httptest.NewServer(n.manager)
+	defer srv.Close()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	frame := func(op byte, payload string) string {
+		key := [4]byte{1, 2, 3, 4}
+		b := append([]byte{op, 0x80 | byte(len(payload))}, key[:]...)
+		for i := range len(payload) {
+			b = append(b, payload[i]^key[i%4])
+		}
+		return string(b)
+	}
+	ping, pong := frame(0x89, "one"), frame(0x8A, "")
+	unsubscribe := frame(0x81, `{"op":"unsubscribe","id":7,"sub":"s9"}`)
+	expect := func(what string) {
+		t.Helper()
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		b, got := make([]byte, 4096), ""
+		for !strings.Contains(got, what) {
+			n, err := conn.Read(b)
+			if err != nil {
+				t.Fatalf("%v after %q, waiting for %q", err, got, what)
+			}
+			got += string(b[:n])
+		}
+	}
+	send := func(bytes string) {
+		t.Helper()
+		if _, err := io.WriteString(conn, bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	expect("welcome")
+	for range 3 { // the first round is the first goroutine's, the others come after it
+		send(ping)
+		expect("\x8a\x03one")
+		send(pong + pong)
+		send(pong + ping)
+		expect("\x8a\x03one")
+		send(pong + unsubscribe)
+		expect(`"id":7`)
+		send(unsubscribe + ping)
+		expect(`"id":7`)
+		send(ping[:4])
+		send(ping[4:] + unsubscribe[:9])
+		send(unsubscribe[9:])
+		expect(`"id":7`)
+	}
+	send(frame(0x88, "\x03\xe8"))
+	expect("\x88")
 }
