@@ -48,9 +48,13 @@ const version = 1
 const MaxBytes = 4096
 
 // String encodes the cursor.
-func (c Cursor) String() string {
-	b := make([]byte, 0, 64+8*len(c.Places))
-	b = append(b, version)
+func (c Cursor) String() string { return string(c.AppendTo(nil)) }
+
+// AppendTo appends the encoded cursor to text. The bytes that are encoded stand
+// there too meanwhile, so where there is room nothing is allocated.
+func (c Cursor) AppendTo(text []byte) []byte {
+	start := len(text)
+	b := append(text, version)
 	b = append(b, c.Topic[:]...)
 	b = binary.AppendUvarint(b, uint64(c.Generation))
 	b = binary.AppendUvarint(b, c.Range.Lo)
@@ -63,8 +67,10 @@ func (c Cursor) String() string {
 		b = binary.AppendUvarint(b, uint64(p.Offset))
 		last = p.Partition
 	}
-	b = binary.LittleEndian.AppendUint32(b, record.Checksum(b))
-	return base64.RawURLEncoding.EncodeToString(b)
+	b = binary.LittleEndian.AppendUint32(b, record.Checksum(b[start:]))
+	end := len(b)
+	b = base64.RawURLEncoding.AppendEncode(b, b[start:])
+	return b[:start+copy(b[start:], b[end:])]
 }
 
 // Parse decodes a cursor; anything that String did not write is ErrUnknown.

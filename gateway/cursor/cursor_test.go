@@ -79,3 +79,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestACursorIsWrittenWithoutAllocating(t *testing.T) {
+	c := Cursor{Generation: 3, Range: ident.FullRange}
+	for i := range 16 {
+		c.Places = append(c.Places, Place{ident.Index(i), 7, ident.Offset(1_000_000 * i)})
+	}
+	b := append(make([]byte, 0, 1024), "before "...)
+	if n := testing.AllocsPerRun(100, func() { b = c.AppendTo(b[:7]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if string(b) != "before "+c.String() {
+		t.Errorf("%s, not %s", b, c)
+	}
+}
