@@ -150,21 +150,16 @@ func stringBytes[T string | []byte](s T) int {
 // AppendCompact writes valid JSON without the white space between its parts.
 func AppendCompact(dst, json []byte) []byte {
 	start := 0
-	inString := false
-	for i := 0; i < len(json); i++ {
-		c := json[i]
-		switch {
-		case inString:
-			if c == '\\' {
-				i++
-			} else if c == '"' {
-				inString = false
-			}
-		case c == '"':
-			inString = true
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
+	for i := 0; i < len(json); {
+		switch json[i] {
+		case '"':
+			i, _ = skipString(json, i) // it is valid
+		case ' ', '\n', '\t', '\r':
 			dst = append(dst, json[start:i]...)
-			start = i + 1
+			i++
+			start = i
+		default:
+			i++
 		}
 	}
 	return append(dst, json[start:]...)

@@ -46,15 +46,15 @@ const (
 	MaxKeysBytes = 64 << 10
 )
 
-// opFields are the names each op takes beside op and id.
+// opFields are the names each op takes.
 var opFields = map[string][]string{
-	"hello":       {"client", "version", "token"},
-	"auth":        {"token"},
-	"publish":     {"topic", "key", "value", "value_base64", "content_type", "headers", "acks", "partition", "producer", "sequence", "tombstone"},
-	"subscribe":   subscribeFields("after", "keys", "credit"),
-	"unsubscribe": {"sub"},
-	"credit":      {"sub", "add"},
-	"metadata":    {"topic"},
+	"hello":       {"op", "id", "client", "version", "token"},
+	"auth":        {"op", "id", "token"},
+	"publish":     {"op", "id", "topic", "key", "value", "value_base64", "content_type", "headers", "acks", "partition", "producer", "sequence", "tombstone"},
+	"subscribe":   append([]string{"op", "id"}, subscribeFields("after", "keys", "credit")...),
+	"unsubscribe": {"op", "id", "sub"},
+	"credit":      {"op", "id", "sub", "add"},
+	"metadata":    {"op", "id", "topic"},
 }
 
 // Ops are the ops this version takes.
@@ -74,48 +74,64 @@ func subscribeFields(more ...string) []string {
 // producer, sequence and partition are filled in as far as they could be read:
 // in a line that is no JSON, those before the place where it breaks.
 // The frame's slices may point into line.
-func ParseFrame(line []byte) (Frame, error) {
-	var f Frame
-	if err := f.head(line); err != nil {
-		if f.Op == "publish" {
-			f.Publication.identify(line)
-		}
-		return f, err
-	}
-	known, ok := opFields[f.Op]
-	if !ok {
-		if what, absent := absentOps[f.Op]; absent {
-			return f, fault.New(fault.Invalid, "op %q: this version has no %s", f.Op, what).With("field", "op")
-		}
-		e := fault.Unknown("op", f.Op, Ops)
-		e.Kind = fault.Invalid
-		return f, e.With("field", "op")
-	}
-	f.Subscribe.Credit = -1
-	err := Object(line, append([]string{"op", "id"}, known...), f.member)
-	if err == nil {
-		err = f.finish()
-	}
-	if err != nil && f.Op == "publish" {
+func ParseFrame(line []byte) (f Frame, err error) {
+	if err = f.read(line); err != nil && f.Op == "publish" {
 		f.Publication.identify(line)
 	}
 	return f, err
 }
 
+// read goes over the line once and then over its members: what they mean
+// depends on op, which may be the last of them.
+func (f *Frame) read(line []byte) error {
+	var room [enoughMembers]member
+	members, err := f.head(line, room[:0])
+	if err != nil {
+		return err
+	}
+	known, ok := opFields[f.Op]
+	if !ok {
+		if what, absent := absentOps[f.Op]; absent {
+			return fault.New(fault.Invalid, "op %q: this version has no %s", f.Op, what).With("field", "op")
+		}
+		e := fault.Unknown("op", f.Op, Ops)
+		e.Kind = fault.Invalid
+		return e.With("field", "op")
+	}
+	f.Subscribe.Credit = -1
+	var seen [64]bool
+	for _, m := range members {
+		if err := take(m.quoted, m.raw, known, &seen, f.member); err != nil {
+			return err
+		}
+	}
+	return f.finish()
+}
+
+// enoughMembers is more than any op takes. Of so many members one is unknown or
+// comes twice, and that is the complaint; those behind it change nothing.
+const enoughMembers = 16
+
+// member is a member of an object as it stands there.
+type member struct{ quoted, raw []byte }
+
 // head finds op and id, whatever else the line holds, and of a broken line those
-// that come before the break.
-func (f *Frame) head(line []byte) error {
+// that come before the break. It appends what members there is room for.
+func (f *Frame) head(line []byte, members []member) ([]member, error) {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {
-		return fault.New(fault.Invalid, "a line is one JSON object with \"op\" and \"id\"")
+		return nil, fault.New(fault.Invalid, "a line is one JSON object with \"op\" and \"id\"")
 	}
-	var op, id *Value
+	var op, id []byte
 	end, err := skipObject(line, i, 0, func(quoted, raw []byte) error {
 		switch string(quoted) {
 		case `"op"`:
-			op = &Value{Name: "op", Raw: raw}
+			op = raw
 		case `"id"`:
-			id = &Value{Name: "id", Raw: raw}
+			id = raw
+		}
+		if len(members) < cap(members) {
+			members = append(members, member{quoted, raw})
 		}
 		return nil
 	})
@@ -131,18 +147,28 @@ func (f *Frame) head(line []byte) error {
 		}
 	}
 	if id != nil {
-		n, bad := id.Int(1, MaxID)
+		n, bad := (Value{Name: "id", Raw: id}).Int(1, MaxID)
 		f.ID = n
 		complain(bad)
 	}
 	if op == nil {
 		complain(invalidField("op", "is needed: one of %q", Ops))
-		return err
+		return members, err
 	}
-	name, bad := op.String()
+	name, bad := opOf(op)
 	f.Op = name
 	complain(bad)
-	return err
+	return members, err
+}
+
+// opOf reads the name of an op; one that is known costs nothing.
+func opOf(raw []byte) (string, error) {
+	if raw[0] == '"' {
+		if k := among(Ops, raw); k >= 0 {
+			return Ops[k], nil
+		}
+	}
+	return (Value{Name: "op", Raw: raw}).String()
 }
 
 func (f *Frame) member(name string, v Value) (err error) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -30,19 +31,8 @@ func Object(b []byte, known []string, member func(name string, v Value) error) e
 	var seen [64]bool
 	var complaint error
 	end, err := skipObject(b, i, 0, func(quoted, raw []byte) error {
-		if complaint != nil {
-			return nil
-		}
-		name := unquote(quoted)
-		k := slices.Index(known, name)
-		switch {
-		case k < 0:
-			complaint = fault.Unknown("field", name, known)
-		case seen[k]:
-			complaint = fault.New(fault.Invalid, "field %q comes twice", name).With("field", name)
-		default:
-			seen[k] = true
-			complaint = member(name, Value{Name: name, Raw: raw})
+		if complaint == nil {
+			complaint = take(quoted, raw, known, &seen, member)
 		}
 		return nil
 	})
@@ -55,6 +45,33 @@ func Object(b []byte, known []string, member func(name string, v Value) error) e
 		return fault.New(fault.Invalid, "%w", err)
 	}
 	return complaint
+}
+
+// take gives one member of an object of known names to member, if that is all
+// it may be.
+func take(quoted, raw []byte, known []string, seen *[64]bool, member func(name string, v Value) error) error {
+	k := among(known, quoted)
+	switch {
+	case k < 0:
+		return fault.Unknown("field", unquote(quoted), known)
+	case seen[k]:
+		return fault.New(fault.Invalid, "field %q comes twice", known[k]).With("field", known[k])
+	}
+	seen[k] = true
+	return member(known[k], Value{Name: known[k], Raw: raw})
+}
+
+// among finds a name as it stands in JSON; -1: it is none of them.
+func among(known []string, quoted []byte) int {
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		return slices.Index(known, unquote(quoted))
+	}
+	for k, name := range known {
+		if string(quoted[1:len(quoted)-1]) == name {
+			return k
+		}
+	}
+	return -1
 }
 
 // Value is one member of an object: its name, for complaints, and its raw
@@ -77,6 +94,15 @@ func (v Value) String() (string, error) {
 		return "", v.invalid("takes a string")
 	}
 	return unquote(v.Raw), nil
+}
+
+// text takes a JSON string as bytes, which point into it where they can.
+func (v Value) text() ([]byte, error) {
+	if v.Raw[0] == '"' && bytes.IndexByte(v.Raw, '\\') < 0 {
+		return v.Raw[1 : len(v.Raw)-1], nil
+	}
+	s, err := v.String()
+	return []byte(s), err
 }
 
 // Choice takes one of the given strings.
@@ -193,14 +219,7 @@ func (v Value) Object(known []string, member func(name string, v Value) error) e
 // becomes U+FFFD.
 func unquote(q []byte) string {
 	q = q[1 : len(q)-1]
-	plain := true
-	for _, c := range q {
-		if c == '\\' {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	if bytes.IndexByte(q, '\\') < 0 {
 		return string(q)
 	}
 	out := make([]byte, 0, len(q))

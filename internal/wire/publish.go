@@ -62,9 +62,9 @@ func (p *Publication) member(name string, v Value) (err error) {
 		if v.IsNull() {
 			return nil
 		}
-		var key string
-		if key, err = v.String(); err == nil {
-			p.Record.Key, err = Key(key)
+		var key []byte
+		if key, err = v.text(); err == nil {
+			p.Record.Key, err = checkKey(key)
 		}
 	case "value":
 		p.value = v.Raw
@@ -146,7 +146,7 @@ func (p *Publication) finish() error {
 		if p.value[0] != '"' {
 			return invalidField("value", "must be a string where content_type is %q", r.ContentType)
 		}
-		r.Value = []byte(unquote(p.value))
+		r.Value, _ = (Value{Raw: p.value}).text()
 	default:
 		return invalidField("value", "takes JSON or text; send \"value_base64\" where content_type is %q", r.ContentType)
 	}
@@ -158,7 +158,8 @@ func (p *Publication) finishBase64() error {
 	if p.base64[0] != '"' {
 		return invalidField("value_base64", "takes a string")
 	}
-	b, err := base64.StdEncoding.DecodeString(unquote(p.base64))
+	text, _ := (Value{Raw: p.base64}).text()
+	b, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
 		return invalidField("value_base64", "takes standard base64: %v", err)
 	}
@@ -216,11 +217,13 @@ func CheckContentType(s string) error {
 }
 
 // Key checks a key that a client gave: 1 byte to 1 KiB of UTF-8.
-func Key(key string) ([]byte, error) {
-	if key == "" || len(key) > MaxKeyBytes || !utf8.ValidString(key) {
+func Key(key string) ([]byte, error) { return checkKey([]byte(key)) }
+
+func checkKey(key []byte) ([]byte, error) {
+	if len(key) == 0 || len(key) > MaxKeyBytes || !utf8.Valid(key) {
 		return nil, invalidField("key", "takes 1 to %d bytes of UTF-8; leave it out for a record without a key", MaxKeyBytes)
 	}
-	return []byte(key), nil
+	return key, nil
 }
 
 // systemPrefix begins the headers that the cluster sets itself.

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -117,7 +119,7 @@ func skipDigits(b []byte, i int) int {
 
 func skipString(b []byte, i int) (int, error) {
 	start := i
-	for i++; i < len(b); {
+	for i = plain(b, i+1); i < len(b); i = plain(b, i) {
 		switch c := b[i]; {
 		case c == '"':
 			return i + 1, nil
@@ -129,17 +131,43 @@ func skipString(b []byte, i int) (int, error) {
 			i += n
 		case c < 0x20:
 			return i, syntax(i, "a control character in a string")
-		case c < utf8.RuneSelf:
-			i++
 		default:
-			r, n := utf8.DecodeRune(b[i:])
-			if r == utf8.RuneError && n == 1 {
-				return i, syntax(i, "invalid UTF-8")
+			for i < len(b) && b[i] >= utf8.RuneSelf {
+				r, n := utf8.DecodeRune(b[i:])
+				if r == utf8.RuneError && n == 1 {
+					return i, syntax(i, "invalid UTF-8")
+				}
+				i += n
 			}
-			i += n
 		}
 	}
 	return i, syntax(start, "a string without an end")
+}
+
+// plain is where the run of bytes ends, from i on, that stand for themselves in
+// a string: at a quote, a backslash, a control character, a byte beyond ASCII,
+// or the end. It looks at eight bytes at a time.
+func plain(b []byte, i int) int {
+	const (
+		ones    = 0x0101010101010101
+		spaces  = 0x20 * ones
+		quotes  = '"' * ones
+		slashes = '\\' * ones
+		tops    = 0x80 * ones
+	)
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		// The top bit of a byte is set where the byte has it, is below a space, or
+		// is 0 after the xor. A subtraction borrows from the byte above only
+		// where such a byte was found below it, and the lowest one counts.
+		if found := (x | (x - spaces) | ((x ^ quotes) - ones) | ((x ^ slashes) - ones)) & tops; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // escapeBytes is the length of the escape at i.
