@@ -59,17 +59,24 @@ func (m *Machine) Append(b record.Batch, now int64, rules Rules) (Plan, error) {
 	now = max(now, m.timestamp)
 	m.expire(now, rules)
 	plan := Plan{Base: m.end, Timestamp: now}
-	fates := make([]record.Fate, 0, 64)
-	all := true
+	plan.Results = make([]rpc.RecordResult, 0, b.Header().Entries)
+	var fates []record.Fate // from when on there is one that is not to keep
 	it := b.Entries()
 	for it.Next() {
 		result, fate := m.judge(it.Entry(), now, rules)
+		if fate != record.Keep && fates == nil {
+			fates = make([]record.Fate, len(plan.Results), cap(plan.Results))
+			for i := range fates {
+				fates[i] = record.Keep
+			}
+		}
+		if fates != nil {
+			fates = append(fates, fate)
+		}
 		plan.Results = append(plan.Results, result)
-		fates = append(fates, fate)
-		all = all && fate == record.Keep
 	}
 	plan.Batch = b
-	if !all {
+	if fates != nil {
 		var err error
 		if plan.Batch, err = b.Filter(func(i int) record.Fate { return fates[i] }); err != nil {
 			panic("partition: a batch that was read whole must be readable: " + err.Error())

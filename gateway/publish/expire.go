@@ -13,12 +13,11 @@ const expiryGrain = 20 * time.Millisecond
 // armLocked sees to it that the lane looks for records whose time is up, no
 // later than deadline plus the grain.
 func (l *lane) armLocked(deadline time.Time) {
-	pause := time.Until(deadline) + expiryGrain
 	switch {
 	case l.expiry == nil:
-		l.expiry = time.AfterFunc(pause, l.expire)
+		l.expiry = time.AfterFunc(time.Until(deadline)+expiryGrain, l.expire)
 	case deadline.Before(l.expiryAt):
-		l.expiry.Reset(pause) // one that has fired just now looks once more
+		l.expiry.Reset(time.Until(deadline) + expiryGrain) // one that has fired just now looks once more
 	default:
 		return
 	}
@@ -28,10 +27,15 @@ func (l *lane) armLocked(deadline time.Time) {
 // expire answers every record whose time is up and arms the timer for the next.
 func (l *lane) expire() {
 	now := time.Now()
-	var calls []func()
+	type late struct {
+		waiter // a copy: its batch may end as soon as the lock is free
+		err    error
+	}
+	var over []late
 	var next time.Time
 	look := func(b *batch, reached bool, err error) {
-		for _, w := range b.waiters {
+		for i := range b.waiters {
+			w := &b.waiters[i]
 			switch {
 			case w.out || w.answered && !w.none:
 			case w.deadline.After(now):
@@ -42,7 +46,7 @@ func (l *lane) expire() {
 				w.out = !reached
 				if !w.answered {
 					w.answered = true
-					calls = append(calls, func() { w.finish(Result{Err: err}) })
+					over = append(over, late{*w, err})
 				}
 			}
 		}
@@ -62,8 +66,8 @@ func (l *lane) expire() {
 		l.armLocked(next)
 	}
 	l.mu.Unlock()
-	for _, call := range calls {
-		call()
+	for i := range over {
+		l.finish(&over[i].waiter, Result{Err: over[i].err})
 	}
 }
 

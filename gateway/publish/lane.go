@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -11,66 +12,17 @@ import (
 )
 
 const (
-	// batchBytes is where a waiting batch takes no more records.
-	batchBytes = 1 << 20
-	// batchRecords likewise.
-	batchRecords = 8192
 	// firstRetry and lastRetry bound the pause before a partition without a
 	// leader is tried again.
 	firstRetry = 2 * time.Millisecond
 	lastRetry  = 100 * time.Millisecond
 )
 
-// waiter is one record under way. Its lane's lock guards answered and out.
-type waiter struct {
-	metrics   *metrics
-	topic     string
-	partition ident.Index
-	deadline  time.Time
-	bytes     int64
-	refusal   error // the record is a void; this is the answer once it is kept
-	none      bool  // acks=none: answered when taken in
-	done      func(Result)
-	answered  bool // done was called, or will be by whoever set this
-	out       bool // told that nothing was kept: never to be sent (again)
-}
-
-func (w *waiter) finish(r Result) {
-	r.Topic, r.Partition = w.topic, w.partition
-	if r.Err == nil && w.refusal != nil {
-		r.Err = w.refusal
-	}
-	w.metrics.result(r, w.bytes)
-	w.done(r)
-}
-
-// batch is records that travel together. While it waits it has a builder;
-// under way it has its sealed bytes.
-type batch struct {
-	acks    rpc.Acks
-	begun   time.Time // when its first record came
-	builder record.Builder
-	sealed  record.Batch
-	waiters []*waiter
-	orphan  bool // a try found no leader: its time tells nothing of how quick leaders are
-}
-
-func (b *batch) takes(acks rpc.Acks, bytes int) bool {
-	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes
-}
-
-// bytes is what the batch's records count at the gate.
-func (b *batch) bytes() (n int64) {
-	for _, w := range b.waiters {
-		n += w.bytes
-	}
-	return n
-}
-
 // lane brings one partition's records to its leader, in order.
 type lane struct {
-	p   *Publisher
-	ref ident.Partition
+	p     *Publisher
+	ref   ident.Partition
+	topic string
 
 	mu       sync.Mutex
 	waiting  []*batch // oldest first; only the last one still takes records
@@ -99,7 +51,7 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		if acks == rpc.AcksNone {
 			acks = rpc.AcksAll
 		}
-		l.waiting = append(l.waiting, &batch{acks: acks, begun: time.Now()})
+		l.waiting = append(l.waiting, newBatch(acks))
 		last++
 	}
 	b := l.waiting[last]
@@ -108,28 +60,32 @@ func (l *lane) add(req *Request, w *waiter) bool {
 	} else {
 		b.builder.Add(&req.Record)
 	}
-	b.waiters = append(b.waiters, w)
 	w.none = req.Acks == rpc.AcksNone
 	w.answered = w.none
+	b.waiters = append(b.waiters, *w)
 	l.armLocked(w.deadline)
 	send := l.nextLocked()
 	l.mu.Unlock()
 
 	if w.none {
-		w.finish(Result{Offset: -1})
+		l.finish(w, Result{Offset: -1})
 	}
 	l.send(send)
 	return true
+}
+
+// finish answers a record that nobody else answers.
+func (l *lane) finish(w *waiter, r Result) {
+	r.Topic, r.Partition = l.topic, l.ref.Index
+	l.p.finish(w, r)
 }
 
 // nextLocked takes the oldest waiting batch, if nothing is under way.
 func (l *lane) nextLocked() *batch {
 	for l.underway == nil && len(l.waiting) > 0 {
 		b := l.waiting[0]
-		l.waiting[0] = nil
-		l.waiting = l.waiting[1:]
-		b.sealed = b.builder.Seal()
-		b.builder = record.Builder{}
+		l.waiting = slices.Delete(l.waiting, 0, 1)
+		b.seal()
 		l.retries = 0
 		if l.dropLocked(b) {
 			l.underway, l.atLeader = b, true
@@ -142,18 +98,12 @@ func (l *lane) nextLocked() *batch {
 // dropLocked takes the records out of a sealed batch that were told that
 // nothing was kept. It is false when none is left.
 func (l *lane) dropLocked(b *batch) bool {
-	kept := make([]*waiter, 0, len(b.waiters))
-	for _, w := range b.waiters {
-		if !w.out {
-			kept = append(kept, w)
-		}
-	}
-	if len(kept) == len(b.waiters) {
+	isOut := func(w waiter) bool { return w.out }
+	if !slices.ContainsFunc(b.waiters, isOut) {
 		return true
 	}
-	all := b.waiters
 	sealed, err := b.sealed.Filter(func(i int) record.Fate {
-		if all[i].out {
+		if b.waiters[i].out {
 			return record.Drop
 		}
 		return record.Keep
@@ -161,13 +111,13 @@ func (l *lane) dropLocked(b *batch) bool {
 	if err != nil {
 		panic("publish: a batch sealed here must be readable: " + err.Error())
 	}
-	b.sealed, b.waiters = sealed, kept
-	for _, w := range all {
-		if w.out {
-			l.p.settled(w.bytes)
+	for i := range b.waiters {
+		if w := &b.waiters[i]; w.out {
+			l.p.settled(1, w.bytes)
 		}
 	}
-	return len(kept) > 0
+	b.sealed, b.waiters = sealed, slices.DeleteFunc(b.waiters, isOut)
+	return len(b.waiters) > 0
 }
 
 // send hands a batch to the leader. The answer may come before it returns, so
@@ -204,37 +154,50 @@ func (l *lane) answered(b *batch, a rpc.Appended) *batch {
 		return nil
 	}
 	l.p.metrics.sent(b)
+	bytes := b.bytes()
 	if a.Err == nil && !b.orphan {
-		l.p.gate.taken(b.bytes(), time.Since(b.begun))
+		l.p.gate.taken(bytes, time.Since(b.begun))
 	}
 	l.mu.Lock()
-	var calls []func()
-	for i, w := range b.waiters {
-		if w.answered {
-			continue
-		}
-		w.answered = true
-		r := Result{Err: a.Err}
-		if a.Err == nil {
-			k := a.Records[i]
-			r = Result{Err: k.Err, Offset: k.Offset, Timestamp: k.Timestamp, Duplicate: k.Duplicate}
-		}
-		calls = append(calls, func() { w.finish(r) })
-	}
-	l.underway, l.atLeader, l.refusal = nil, false, nil
+	l.underway, l.atLeader, l.refusal = nil, false, nil // from here on the batch is ours alone
 	next := l.nextLocked()
 	l.mu.Unlock()
 
-	for _, call := range calls {
-		call()
-	}
-	for _, w := range b.waiters {
-		l.p.settled(w.bytes)
-	}
+	l.tell(b, a)
+	l.p.settled(len(b.waiters), bytes)
+	b.free()
 	if next == nil {
 		l.giveUpIfGone()
 	}
 	return next
+}
+
+// tell answers the records of a batch that has ended, and lets those who
+// published several of them know that the next answer comes right away.
+func (l *lane) tell(b *batch, a rpc.Appended) {
+	last := -1
+	for i := range b.waiters {
+		if b.waiters[i].answered {
+			continue
+		}
+		if last >= 0 {
+			owner := b.waiters[last].tag.Owner
+			l.tellOne(b, last, a, owner != 0 && owner == b.waiters[i].tag.Owner)
+		}
+		last = i
+	}
+	if last >= 0 {
+		l.tellOne(b, last, a, false)
+	}
+}
+
+func (l *lane) tellOne(b *batch, i int, a rpc.Appended, more bool) {
+	r := Result{Err: a.Err, More: more}
+	if a.Err == nil {
+		k := &a.Records[i]
+		r.Err, r.Offset, r.Timestamp, r.Duplicate = k.Err, k.Offset, k.Timestamp, k.Duplicate
+	}
+	l.finish(&b.waiters[i], r)
 }
 
 // notTaken reports an error that says that nothing was kept and that another
@@ -257,7 +220,8 @@ func (l *lane) retry(b *batch, cause error) bool {
 	l.atLeader, l.refusal = false, cause
 	b.orphan = b.orphan || !fault.Is(cause, fault.Throttled)
 	waits := false
-	for _, w := range b.waiters {
+	for i := range b.waiters {
+		w := &b.waiters[i]
 		w.out = w.out || w.answered && !w.none
 		waits = waits || !w.out
 	}

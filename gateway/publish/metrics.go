@@ -12,6 +12,8 @@ import (
 // metrics of a Publisher.
 type metrics struct {
 	results   *prometheus.CounterVec
+	good      prometheus.Counter // of results, those kept
+	again     prometheus.Counter // and the duplicates
 	latency   prometheus.Histogram
 	batch     prometheus.Histogram
 	inFlight  prometheus.Gauge
@@ -40,6 +42,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Bytes of records that are under way on this node.",
 		}),
 	}
+	m.good, m.again = m.results.WithLabelValues("kept"), m.results.WithLabelValues("duplicate")
 	if r != nil {
 		r.MustRegister(m.results, m.latency, m.batch, m.inFlight)
 	}
@@ -52,9 +55,9 @@ func (m *metrics) result(r Result, bytes int64) {
 	case r.Err != nil:
 		m.results.WithLabelValues(fault.KindOf(r.Err).Code()).Inc()
 	case r.Duplicate:
-		m.results.WithLabelValues("duplicate").Inc()
+		m.again.Inc()
 	default:
-		m.results.WithLabelValues("kept").Inc()
+		m.good.Inc()
 		m.kept.Add(1)
 		m.keptBytes.Add(bytes)
 	}

@@ -44,13 +44,23 @@ type Request struct {
 	Acks      rpc.Acks
 	Timeout   time.Duration // 0: DefaultTimeout
 	Record    record.Record // copied before Publish returns
+	Tag       Tag
 	// Void says that the record itself was refused: only its sequence number is
 	// to be used up.
 	Void bool
 }
 
+// Tag is what whoever publishes wants to have back with the result.
+type Tag struct {
+	ID    int64
+	Bytes int
+	Owner int // of several records; 0: nobody in particular
+}
+
 // Result is what became of a record.
 type Result struct {
+	Tag       Tag
+	More      bool  // the next result of the same owner comes at once, from the same goroutine
 	Err       error // a *fault.Error; nil: kept, or found again
 	Topic     string
 	Partition ident.Index
@@ -103,22 +113,31 @@ func (p *Publisher) Publish(req Request, done func(Result)) {
 	if err == nil {
 		index, err = p.place(t, &req)
 	}
+	w := waiter{done: done, tag: req.Tag}
 	if err != nil {
-		p.metrics.result(Result{Err: err}, 0)
-		done(Result{Err: err, Topic: req.Topic})
+		p.finish(&w, Result{Err: err, Topic: req.Topic})
 		return
 	}
-	w := &waiter{metrics: p.metrics, topic: req.Topic, partition: index, done: done}
 	if !req.Void {
 		if w.refusal = tooLarge(t, &req.Record); w.refusal != nil {
 			if req.Record.Producer.IsZero() {
-				w.finish(Result{Err: w.refusal})
+				p.finish(&w, Result{Err: w.refusal, Topic: t.Name, Partition: index})
 				return
 			}
 			req.Void = true
 		}
 	}
-	p.enqueue(t.Ref(index), &req, w)
+	p.enqueue(t, index, &req, &w)
+}
+
+// finish answers a record that nobody else answers.
+func (p *Publisher) finish(w *waiter, r Result) {
+	if r.Err == nil && w.refusal != nil {
+		r.Err = w.refusal
+	}
+	r.Tag = w.tag
+	p.metrics.result(r, w.bytes)
+	w.done(r)
 }
 
 // check finds the topic, if clients may write to it.
@@ -175,7 +194,8 @@ func TooLarge(topic string, n, most int) error {
 // framingBytes is about what a record costs beside its own bytes.
 const framingBytes = 128
 
-func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
+func (p *Publisher) enqueue(t *cluster.Topic, index ident.Index, req *Request, w *waiter) {
+	refused := Result{Topic: t.Name, Partition: index}
 	w.deadline = time.Now().Add(req.Timeout)
 	w.bytes = int64(req.Record.Bytes() + framingBytes)
 	if !p.gate.tryEnter(w.bytes) {
@@ -183,15 +203,17 @@ func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
 		err := p.gate.enter(ctx, w.bytes)
 		cancel()
 		if err != nil {
-			w.finish(Result{Err: fault.New(fault.Throttled, "the node has as many bytes of records under way (%d) as leaders take in good time, and took no more within %s; nothing was kept", p.gate.limit(), req.Timeout)})
+			refused.Err = fault.New(fault.Throttled, "the node has as many bytes of records under way (%d) as leaders take in good time, and took no more within %s; nothing was kept", p.gate.limit(), req.Timeout)
+			p.finish(w, refused)
 			return
 		}
 	}
 	for {
-		l, ok := p.lane(ref)
+		l, ok := p.lane(t, index)
 		if !ok {
 			p.gate.leave(w.bytes)
-			w.finish(Result{Err: fault.New(fault.Draining, "the node is shutting down; nothing was kept")})
+			refused.Err = fault.New(fault.Draining, "the node is shutting down; nothing was kept")
+			p.finish(w, refused)
 			return
 		}
 		if l.add(req, w) {
@@ -202,7 +224,8 @@ func (p *Publisher) enqueue(ref ident.Partition, req *Request, w *waiter) {
 	}
 }
 
-func (p *Publisher) lane(ref ident.Partition) (*lane, bool) {
+func (p *Publisher) lane(t *cluster.Topic, index ident.Index) (*lane, bool) {
+	ref := t.Ref(index)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.draining {
@@ -210,18 +233,18 @@ func (p *Publisher) lane(ref ident.Partition) (*lane, bool) {
 	}
 	l := p.lanes[ref]
 	if l == nil {
-		l = &lane{p: p, ref: ref}
+		l = &lane{p: p, ref: ref, topic: t.Name}
 		p.lanes[ref] = l
 	}
 	p.busy.Add(1)
 	return l, true
 }
 
-// settled counts a record out.
-func (p *Publisher) settled(bytes int64) {
+// settled counts records out.
+func (p *Publisher) settled(records int, bytes int64) {
 	p.metrics.inFlight.Sub(float64(bytes))
 	p.gate.leave(bytes)
-	p.busy.Done()
+	p.busy.Add(-records)
 }
 
 // forget drops a lane that has nothing to do and whose partition is gone.

@@ -28,7 +28,8 @@ import (
 )
 
 // Publisher takes records in; done is called exactly once, perhaps before
-// Publish returns. Publish copies the record and may block.
+// Publish returns, with a result that has the request's tag. Publish copies the
+// record and may block.
 type Publisher interface {
 	Publish(req publish.Request, done func(publish.Result))
 }

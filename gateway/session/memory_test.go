@@ -91,6 +91,15 @@ func (m *memory) Publish(req publish.Request, done func(publish.Result)) {
 }
 
 func (m *memory) keep(req publish.Request) publish.Result {
+	res := m.keepUntagged(req)
+	res.Tag = req.Tag
+	if req.Acks == rpc.AcksNone && res.Err == nil { // nobody waited for a place
+		res.Offset, res.Timestamp = -1, 0
+	}
+	return res
+}
+
+func (m *memory) keepUntagged(req publish.Request) publish.Result {
 	t, err := topology.Topic(m, req.Topic)
 	if err != nil {
 		return publish.Result{Err: err}

@@ -34,7 +34,8 @@ func (s *session) publish(ctx context.Context, f *wire.Frame) error {
 	case "none":
 		req.Acks = rpc.AcksNone
 	}
-	s.send(req, f.ID, nil)
+	req.Tag = publish.Tag{ID: f.ID, Bytes: s.fly(&req), Owner: s.number}
+	s.m.cfg.Publisher.Publish(req, s.arrived)
 	return nil
 }
 
@@ -51,10 +52,19 @@ func (s *session) void(f *wire.Frame, refusal error) {
 		s.push(reply.Frame(f.ID, s.refused(err)))
 		return
 	}
-	s.send(publish.Request{
+	req := publish.Request{
 		Topic: p.Topic, Partition: p.Partition, Void: true,
 		Record: record.Record{Producer: p.Producer, Sequence: p.Sequence},
-	}, f.ID, refusal)
+	}
+	req.Tag = publish.Tag{ID: f.ID, Bytes: s.fly(&req)}
+	s.m.cfg.Publisher.Publish(req, func(res publish.Result) {
+		// A refusal holds where its number is used up, or cannot be because there is
+		// no such place.
+		if res.Err == nil || !fault.As(res.Err).Kind.Retryable() && !sequencing(fault.KindOf(res.Err)) {
+			res.Err = refusal
+		}
+		s.arrive(res)
+	})
 }
 
 // refusesNew is why nothing new is begun on the connection.
@@ -70,41 +80,44 @@ func (s *session) refusesNew() error {
 // flightBytes is about what a publish in flight costs beside its record.
 const flightBytes = 256
 
-func (s *session) send(req publish.Request, id int64, refusal error) {
+// fly counts a publish in, and returns the bytes to count out.
+func (s *session) fly(req *publish.Request) int {
 	bytes := req.Record.Bytes() + flightBytes
 	s.mu.Lock()
 	s.inFlight++
 	s.flying += bytes
 	s.mu.Unlock()
 	s.m.metrics.inFlight.Inc()
-	none := req.Acks == rpc.AcksNone
-	s.m.cfg.Publisher.Publish(req, func(res publish.Result) {
-		line := answer(id, res, none, refusal)
-		s.m.metrics.inFlight.Dec()
-		s.mu.Lock()
-		s.inFlight--
-		s.flying -= bytes
-		s.pushLocked(line)
-		s.relief.Signal()
-		s.mu.Unlock()
-		s.schedule()
-	})
+	return bytes
 }
 
-// answer is what became of a publish. A refusal holds where its number is used
-// up, or cannot be because there is no such place.
-func answer(id int64, res publish.Result, none bool, refusal error) []byte {
-	if refusal != nil && (res.Err == nil || !fault.As(res.Err).Kind.Retryable() && !sequencing(fault.KindOf(res.Err))) {
-		return reply.Frame(id, refusal)
+// arrive answers a publish. Answers that come together are written together.
+func (s *session) arrive(res publish.Result) {
+	s.m.metrics.inFlight.Dec()
+	s.mu.Lock()
+	s.inFlight--
+	s.flying -= res.Tag.Bytes
+	if !s.over {
+		s.out = appendAnswer(s.separatedLocked(), &res)
 	}
+	s.relief.Signal()
+	s.mu.Unlock()
+	if !res.More {
+		s.schedule()
+	}
+}
+
+// appendAnswer adds what became of a publish. Of one that nobody waits for there
+// is no offset, and no time.
+func appendAnswer(b []byte, res *publish.Result) []byte {
 	if res.Err != nil {
-		return reply.Frame(id, res.Err)
+		return append(b, reply.Frame(res.Tag.ID, res.Err)...)
 	}
-	l := wire.Open(make([]byte, 0, 160), "published").ID(id).Str("topic", res.Topic).Int("partition", int64(res.Partition))
-	if !none && res.Offset >= 0 {
+	l := wire.Open(b, "published").ID(res.Tag.ID).Str("topic", res.Topic).Int("partition", int64(res.Partition))
+	if res.Offset >= 0 {
 		l.Int("offset", int64(res.Offset))
 	}
-	if !none && res.Timestamp > 0 {
+	if res.Timestamp > 0 {
 		l.Time("timestamp", res.Timestamp)
 	}
 	return l.Bool("duplicate", res.Duplicate).Close()

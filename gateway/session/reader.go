@@ -125,7 +125,7 @@ func (s *session) line(ctx context.Context, line []byte) bool {
 		return s.badLine(f.ID, err)
 	}
 	s.bad = 0
-	s.m.metrics.lines.WithLabelValues(f.Op).Inc()
+	s.m.metrics.lines[f.Op].Inc()
 	if err = s.greeted(f.Op); err == nil {
 		err = handlers[f.Op](s, ctx, &f)
 	}

@@ -15,6 +15,7 @@ import (
 	"tidewire/gateway/access"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
 )
 
@@ -56,7 +57,8 @@ type session struct {
 	ready   []*subscription // that may have something to read
 	gone    []*subscription // unsubscribed; the next turn lets go of them
 
-	bad int // lines in a row; the reader's
+	arrived func(publish.Result) // arrive, made once
+	bad     int                  // lines in a row; the reader's
 
 	grant     *access.Grant // what the caller may do; nil: not known yet. The reader's
 	client    string        // whose rate its publishes count against; the reader's
@@ -68,6 +70,7 @@ type session struct {
 func newSession(m *Manager, address string) *session {
 	s := &session{m: m, id: connectionID(), address: address, ended: make(chan struct{})}
 	s.relief.L = &s.mu
+	s.arrived = s.arrive
 	s.number = int(m.numbers.Add(1))
 	s.home = m.workers[s.number%len(m.workers)]
 	s.writing.Add(1)
@@ -169,11 +172,22 @@ func (s *session) pushLocked(line []byte) {
 	if s.over {
 		return
 	}
-	if len(s.out) > 0 {
-		s.out = append(s.out, '\n')
-	}
-	s.out = append(s.out, line...)
+	s.out = append(s.separatedLocked(), line...)
 }
+
+// separatedLocked is the outbox, ready for another line.
+func (s *session) separatedLocked() []byte {
+	switch {
+	case s.out == nil:
+		return make([]byte, 0, answerBytes)
+	case len(s.out) > 0:
+		return append(s.out, '\n')
+	}
+	return s.out
+}
+
+// answerBytes has room for the answer to one publish.
+const answerBytes = 192
 
 // pinged answers a client's ping by the writer: the library would wait for the
 // socket itself and give up the connection too early. Only the newest ping

@@ -86,7 +86,8 @@ func (s *socket) take(fd uintptr) bool {
 	}
 }
 
-// Read notes that the client lives.
+// Read takes from what was read ahead, which it fills first: what the library
+// asks for is small, and a frame may go on behind what came with its beginning.
 func (s *socket) Read(p []byte) (int, error) {
 	s.await()
 	if len(s.ahead) > 0 {
@@ -96,7 +97,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	}
 	n, err := s.Conn.Read(p)
 	if n > 0 {
-		s.heard.Store(true)
+		s.heard.Store(true) // the client lives
 	}
 	return n, err
 }

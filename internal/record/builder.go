@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"tidewire/internal/ident"
 )
@@ -12,10 +13,12 @@ type Builder struct {
 	producers []ident.ProducerID
 	numbers   map[ident.ProducerID]int // of producers, once there are many
 	entries   []byte
-	scratch   []byte
 	count     int // entries
 	span      int // records
 }
+
+// keepBytes is how much room a builder keeps from batch to batch.
+const keepBytes = 2 << 20
 
 // Len is the number of entries so far.
 func (b *Builder) Len() int { return b.count }
@@ -27,23 +30,43 @@ func (b *Builder) Bytes() int {
 
 // Add appends a record. Its bytes are copied.
 func (b *Builder) Add(r *Record) {
-	b.scratch = b.appendRecord(b.scratch[:0], r)
-	b.appendEntry()
+	at := b.beginEntry(len(r.Key) + len(r.Value))
+	b.entries = b.appendRecord(b.entries, r)
+	b.endEntry(at)
 	b.span++
 }
 
 // Void appends the news that a producer's sequence was used up.
 func (b *Builder) Void(p ident.ProducerID, sequence int64) {
-	e := append(b.scratch[:0], attrVoid|attrProducer)
+	at := b.beginEntry(0)
+	e := append(b.entries, attrVoid|attrProducer)
 	e = binary.AppendUvarint(e, uint64(b.span))
 	e = binary.AppendUvarint(e, uint64(b.number(p)))
-	b.scratch = binary.AppendUvarint(e, uint64(sequence))
-	b.appendEntry()
+	b.entries = binary.AppendUvarint(e, uint64(sequence))
+	b.endEntry(at)
 }
 
-func (b *Builder) appendEntry() {
-	b.entries = binary.AppendUvarint(b.entries, uint64(len(b.scratch)))
-	b.entries = append(b.entries, b.scratch...)
+// entryAt is where an entry is written: its length goes to start, and what it
+// is begins at body.
+type entryAt struct{ start, body int }
+
+// beginEntry makes room for an entry's length, which is known at its end, as
+// wide as that of one with a little more than so many bytes.
+func (b *Builder) beginEntry(bytes int) entryAt {
+	at := entryAt{start: len(b.entries)}
+	b.entries = binary.AppendUvarint(b.entries, uint64(bytes+16))
+	at.body = len(b.entries)
+	return at
+}
+
+func (b *Builder) endEntry(at entryAt) {
+	var room [binary.MaxVarintLen64]byte
+	length := binary.AppendUvarint(room[:0], uint64(len(b.entries)-at.body))
+	if len(length) != at.body-at.start { // the guess was off
+		b.entries = slices.Replace(b.entries, at.start, at.body, length...)
+	} else {
+		copy(b.entries[at.start:], length)
+	}
 	b.count++
 }
 
@@ -144,7 +167,9 @@ func (b *Builder) Seal() Batch {
 	le.PutUint32(out[56:], uint32(b.span))
 	le.PutUint32(out[60:], uint32(b.count))
 	b.producers, b.numbers = b.producers[:0], nil
-	b.entries, b.scratch = b.entries[:0], b.scratch[:0]
+	if b.entries = b.entries[:0]; cap(b.entries) > keepBytes {
+		b.entries = nil
+	}
 	b.count, b.span = 0, 0
 	return out
 }

@@ -80,8 +80,24 @@ func (l *Line) Close() []byte { return append(l.b, '}') }
 
 // AppendTime writes RFC 3339 in UTC with milliseconds.
 func AppendTime(dst []byte, ms int64) []byte {
-	return time.UnixMilli(ms).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+	t := time.UnixMilli(ms).UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+	}
+	hour, minute, second := t.Clock()
+	dst = appendPair(appendPair(dst, year/100), year%100)
+	dst = appendPair(append(dst, '-'), int(month))
+	dst = appendPair(append(dst, '-'), day)
+	dst = appendPair(append(dst, 'T'), hour)
+	dst = appendPair(append(dst, ':'), minute)
+	dst = appendPair(append(dst, ':'), second)
+	milli := t.Nanosecond() / 1e6
+	return append(appendPair(append(dst, '.'), milli/10), byte('0'+milli%10), 'Z')
 }
+
+// appendPair writes two digits.
+func appendPair(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
 
 const hexDigits = "0123456789abcdef"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -96,5 +97,15 @@ func TestManyMembersAreReadToTheLast(t *testing.T) {
 	}
 	if !json.Valid([]byte(`{` + many.String() + `"op":"publish","id":7}`)) {
 		t.Fatal("the lines of this test are to be JSON")
+	}
+}
+
+// AppendTime writes what the standard library would.
+func TestTimesAreWrittenAsTheStandardLibraryDoes(t *testing.T) {
+	for _, ms := range []int64{0, 1, -1, 999, 1785110400123, 951782399999, 951782400000, 4102444800000, 253402300799999, 253402300800000, -62167219200000, -62167219200001, 1 << 53} {
+		want := time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+		if got := string(AppendTime(nil, ms)); got != want {
+			t.Errorf("%d is %s, not %s", ms, got, want)
+		}
 	}
 }

@@ -1,0 +1,79 @@
+package publish
+
+import (
+	"sync"
+	"time"
+
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+const (
+	// batchBytes is where a waiting batch takes no more records.
+	batchBytes = 1 << 20
+	// batchRecords likewise.
+	batchRecords = 8192
+)
+
+// waiter is one record under way. Its lane's lock guards it until its batch has
+// ended, and from then on it belongs to whoever ends the batch.
+type waiter struct {
+	deadline time.Time
+	bytes    int64
+	tag      Tag
+	refusal  error // the record is a void; this is the answer once it is kept
+	done     func(Result)
+	none     bool // acks=none: answered when taken in
+	answered bool // done was called, or will be by whoever set this
+	out      bool // told that nothing was kept: never to be sent (again)
+}
+
+// batch is records that travel together. While it waits it has a builder;
+// under way it has its sealed bytes.
+type batch struct {
+	acks    rpc.Acks
+	begun   time.Time       // when its first record came
+	builder *record.Builder // nil: sealed
+	sealed  record.Batch
+	waiters []waiter
+	orphan  bool // a try found no leader: its time tells nothing of how quick leaders are
+}
+
+// Batches and builders are used again: what they grow to, the next will need
+// too. The bytes of a sealed batch are the leader's, and new each time.
+var (
+	batches  = sync.Pool{New: func() any { return new(batch) }}
+	builders = sync.Pool{New: func() any { return new(record.Builder) }}
+)
+
+func newBatch(acks rpc.Acks) *batch {
+	b := batches.Get().(*batch)
+	b.acks, b.begun, b.builder = acks, time.Now(), builders.Get().(*record.Builder)
+	return b
+}
+
+// seal ends the time in which the batch takes records.
+func (b *batch) seal() {
+	b.sealed = b.builder.Seal()
+	builders.Put(b.builder)
+	b.builder = nil
+}
+
+// free gives up a batch that has ended and that nobody knows any more.
+func (b *batch) free() {
+	clear(b.waiters)
+	*b = batch{waiters: b.waiters[:0]}
+	batches.Put(b)
+}
+
+func (b *batch) takes(acks rpc.Acks, bytes int) bool {
+	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes
+}
+
+// bytes is what the batch's records count at the gate.
+func (b *batch) bytes() (n int64) {
+	for i := range b.waiters {
+		n += b.waiters[i].bytes
+	}
+	return n
+}
