@@ -13,28 +13,26 @@ import (
 
 // admit asks who is calling before an action runs, which finds the answer in the
 // request's context. What is not marked as open is closed.
-func (a *API) admit(x actions, run action) action {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if x.open {
-			return run(w, r)
-		}
-		// A browser's page can send a token to a stream in the query alone, as a
-		// ticket, and to a WebSocket in a subprotocol too.
-		r, grant, err := a.cfg.Guard.Request(r, guard.Places{
-			Ticket: x.endless && r.Method == http.MethodGet, Subprotocol: x.greets, Cookie: a.ownPage(r) == nil,
-		})
-		switch {
-		case x.greets && access.ReasonOf(err) == access.NoToken:
-			return run(w, r)
-		case err == nil:
-			r = r.WithContext(access.In(r.Context(), grant))
-			err = run(w, r)
-		}
-		if err != nil {
-			a.turnedAway(w, r, err)
-		}
-		return err
+func (a *API) admit(w http.ResponseWriter, r *http.Request, x actions, run action) error {
+	if x.open {
+		return run(w, r)
 	}
+	// A browser's page can send a token to a stream in the query alone, as a
+	// ticket, and to a WebSocket in a subprotocol too.
+	r, grant, err := a.cfg.Guard.Request(r, guard.Places{
+		Ticket: x.endless && r.Method == http.MethodGet, Subprotocol: x.greets, Cookie: a.ownPage(r) == nil,
+	})
+	switch {
+	case x.greets && access.ReasonOf(err) == access.NoToken:
+		return run(w, r)
+	case err == nil:
+		r = r.WithContext(access.In(r.Context(), grant))
+		err = run(w, r)
+	}
+	if err != nil {
+		a.turnedAway(w, r, err)
+	}
+	return err
 }
 
 // may lets an action run for who has a right on the topic in its path.

@@ -30,7 +30,7 @@ const (
 type sender struct {
 	body    io.Reader
 	control *http.ResponseController
-	broken  func() // called when the body cannot be read to its end
+	answer  *response // nil: a writer of a test
 	silence time.Duration
 	until   time.Time       // of the whole body; zero: no bound
 	stopped context.Context // ends reading when done; nil: never
@@ -39,14 +39,23 @@ type sender struct {
 // newSender reads a body that may be silent for a while, and take most in all;
 // 0: no bound.
 func newSender(w http.ResponseWriter, r *http.Request, silence, most time.Duration) *sender {
-	s := &sender{body: r.Body, control: http.NewResponseController(w), silence: silence, broken: func() {}}
+	s := &sender{body: r.Body, silence: silence}
 	if res, ok := w.(*response); ok {
-		s.broken = func() { res.unread.Store(true) }
+		s.answer, s.control = res, res.control
+	} else {
+		s.control = http.NewResponseController(w)
 	}
 	if most > 0 {
 		s.until = time.Now().Add(most)
 	}
 	return s
+}
+
+// broken notes that the body cannot be read to its end.
+func (s *sender) broken() {
+	if s.answer != nil {
+		s.answer.unread.Store(true)
+	}
 }
 
 // Read sets the deadline for one read and takes it away again: left behind, it
@@ -95,33 +104,39 @@ var errTooMuch = errors.New("too much")
 
 // readBounded reads a whole body of at most most bytes; errTooMuch: it has more.
 // What it holds it takes from share, as the body grows; it does not read on
-// while the node holds all it may.
-func readBounded(w http.ResponseWriter, r *http.Request, most int, share *budget.Share) ([]byte, error) {
+// while the node holds all it may. Where room is enough to begin with, the body
+// is read into it.
+func readBounded(w http.ResponseWriter, r *http.Request, room []byte, most int, share *budget.Share) ([]byte, error) {
 	if r.ContentLength > int64(most) {
 		return nil, errTooMuch
 	}
 	// One byte more than announced, so that the end is met without growing; not
 	// all at once, for announcing costs the client nothing.
-	whole, room := most+1, 512
+	whole, first := most+1, 512
 	if r.ContentLength >= 0 {
-		whole, room = int(r.ContentLength)+1, 64<<10
+		whole, first = int(r.ContentLength)+1, 64<<10
 	}
-	room = min(room, whole)
+	first = min(first, whole)
+	if first < cap(room) {
+		first = cap(room) // it is there in any case
+	}
 	body := newSender(w, r, bodySilence, bodyTime)
-	in := io.LimitReader(body, int64(most)+1)
 	var b []byte
 	for {
 		if len(b) == cap(b) {
-			grown := max(room, min(2*cap(b), whole))
+			grown := max(first, min(2*cap(b), whole))
 			if err := share.Need(r.Context(), int64(grown), heldPatience); err != nil {
 				body.broken()
 				return nil, err
 			}
-			larger := append(make([]byte, 0, grown), b...)
 			share.Give(int64(cap(b)))
-			b = larger
+			if grown == cap(room) {
+				b = room[:0]
+			} else {
+				b = append(make([]byte, 0, grown), b...)
+			}
 		}
-		n, err := in.Read(b[len(b):cap(b)])
+		n, err := body.Read(b[len(b):min(cap(b), most+1)])
 		b = b[:len(b)+n]
 		switch {
 		case len(b) > most:
@@ -147,7 +162,7 @@ func (a *API) controlBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 	share := a.cfg.Held.Share()
 	defer share.Close()
-	b, err := readBounded(w, r, controlBytes, share)
+	b, err := readBounded(w, r, nil, controlBytes, share)
 	if errors.Is(err, errTooMuch) {
 		return nil, fault.New(fault.MessageTooLarge, "the body of this call takes at most %d bytes", controlBytes).With("field", "body")
 	}
@@ -171,6 +186,10 @@ func mediaType(r *http.Request) (string, error) {
 	}
 	if len(given) == 0 || given[0] == "" {
 		return "", nil
+	}
+	switch given[0] {
+	case "application/json", "text/plain", "application/octet-stream", ndjsonType: // as nearly all do
+		return given[0], nil
 	}
 	t, extra, err := mime.ParseMediaType(given[0])
 	if err != nil || !strings.Contains(t, "/") {

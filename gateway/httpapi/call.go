@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidewire/gateway/access"
-	"tidewire/gateway/quota"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -67,7 +66,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if strings.HasPrefix(name, "_") {
 		return c, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", clip(name)).With("field", "topic")
 	}
-	c.caller, c.client = access.Of(r.Context()), quota.OfRequest(r)
+	c.caller, c.client = access.Of(r.Context()), a.cfg.Quota.OfRequest(r)
 	c.principal = c.caller.Principal // asked for the right to publish, so there is one
 	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
 		return c, err
@@ -80,6 +79,26 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if err != nil {
 		return c, err
 	}
+	if len(q) > 0 || len(given) > 0 {
+		if err := c.readParameters(q, given); err != nil {
+			return c, err
+		}
+	}
+	if err := c.readSequence(given); err != nil {
+		return c, err
+	}
+	if c.mediaType, err = mediaType(r); err != nil {
+		return c, err
+	}
+	c.contentType = r.Header.Get("Content-Type")
+	if c.lines() {
+		return c, c.checkLines(given)
+	}
+	return c, nil
+}
+
+// readParameters reads what can be said in the query or in a header.
+func (c *produceCall) readParameters(q params, given map[string]string) error {
 	for _, p := range []struct {
 		name, header string
 		take         func(string) error
@@ -95,7 +114,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 		value, ok := q.get(p.name)
 		if header, too := given[p.header]; too {
 			if ok && header != value {
-				return c, invalid(p.name, "and header %q say different things; give one of them", p.header)
+				return invalid(p.name, "and header %q say different things; give one of them", p.header)
 			}
 			value, ok = header, true
 		}
@@ -103,20 +122,10 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 			continue
 		}
 		if err := p.take(value); err != nil {
-			return c, err
+			return err
 		}
 	}
-	if err := c.readSequence(given); err != nil {
-		return c, err
-	}
-	if c.mediaType, err = mediaType(r); err != nil {
-		return c, err
-	}
-	c.contentType = r.Header.Get("Content-Type")
-	if c.lines() {
-		return c, c.checkLines(given)
-	}
-	return c, nil
+	return nil
 }
 
 func (c *produceCall) takePartition(s string) error {
@@ -141,13 +150,16 @@ func (c *produceCall) takeAcks(s string) error {
 
 // readHeaders gathers the headers that are ours, each of which comes once.
 func (c *produceCall) readHeaders(h http.Header) (map[string]string, error) {
-	given := map[string]string{}
-	names := make([]string, 0, len(h))
+	var names []string
 	for name := range h {
 		if name == "Idempotency-Key" || len(name) >= 9 && strings.EqualFold(name[:9], "tidewire-") {
 			names = append(names, name)
 		}
 	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	given := map[string]string{}
 	slices.Sort(names) // the order in which a record keeps its headers
 	for _, name := range names {
 		values := h[name]

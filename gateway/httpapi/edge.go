@@ -26,9 +26,7 @@ func (a *API) edge(next http.Handler) http.Handler {
 		res := newResponse(w, r)
 		chi.RouteContext(r.Context()).RoutePath = routePath(r.URL)
 		h := res.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", apiPolicy)
+		h["X-Content-Type-Options"], h["Referrer-Policy"], h["Content-Security-Policy"] = noSniff, noReferrer, apiPolicies
 
 		defer func() {
 			abort := false
@@ -57,6 +55,15 @@ func (a *API) edge(next http.Handler) http.Handler {
 
 // apiPolicy is the content security policy of an answer that is no page.
 const apiPolicy = "default-src 'none'; frame-ancestors 'none'"
+
+// Headers of every answer as net/http holds them: the lists are never written to.
+var (
+	noSniff     = []string{"nosniff"}
+	noReferrer  = []string{"no-referrer"}
+	apiPolicies = []string{apiPolicy}
+	typeJSON    = []string{"application/json"}
+	noStore     = []string{"no-store"}
+)
 
 // routePath is the path as the router matches it: still escaped, so that an
 // escaped slash stays inside its parameter; escaped in one way only, so that

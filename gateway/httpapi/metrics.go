@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,6 +13,7 @@ import (
 // metrics of the API. Routes are patterns, so no label holds what a client sent.
 type metrics struct {
 	requests                *prometheus.CounterVec
+	known                   sync.Map // of requests: outcome -> prometheus.Counter
 	linesKept, linesRefused prometheus.Counter
 }
 
@@ -36,6 +38,12 @@ func newMetrics(reg prometheus.Registerer, held *budget.Budget) *metrics {
 	return m
 }
 
+// outcome is what requests are counted by.
+type outcome struct {
+	route, method string
+	status        int
+}
+
 func (m *metrics) count(r *http.Request, status int) {
 	method := r.Method
 	switch method {
@@ -43,9 +51,16 @@ func (m *metrics) count(r *http.Request, status int) {
 	default:
 		method = "other"
 	}
+	o := outcome{routePattern(r), method, status}
+	if c, ok := m.known.Load(o); ok {
+		c.(prometheus.Counter).Inc()
+		return
+	}
 	answered := strconv.Itoa(status)
 	if status == 0 {
 		answered = "none" // the client had gone
 	}
-	m.requests.WithLabelValues(routePattern(r), method, answered).Inc()
+	c := m.requests.WithLabelValues(o.route, o.method, answered)
+	m.known.Store(o, c)
+	c.Inc()
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"sync"
 
 	"tidewire/gateway/budget"
 	"tidewire/gateway/publish"
@@ -26,33 +27,66 @@ func (a *API) produce(w http.ResponseWriter, r *http.Request) error {
 	if err := a.cfg.Quota.Take(c.client); err != nil {
 		return err
 	}
+	u := underway.Get().(*publishing)
+	res, err := a.produceOne(w, r, &c, u)
+	if err == nil {
+		err = res.Err
+	}
+	if err == nil {
+		err = sendJSON(w, resultStatus(&res, c.acks), appendResult(u.body[:0], &res, c.acks))
+	}
+	u.result = publish.Result{}
+	underway.Put(u) // not after a panic: a result might be on its way still
+	return err
+}
+
+// publishing is what a call needs to publish a record, whatever its size: room
+// for a small body, and later for the answer, and where the result goes.
+type publishing struct {
+	body   []byte
+	done   func(publish.Result)
+	result publish.Result
+	came   chan struct{} // of one call: closed when there is a result
+}
+
+// bodyRoom has room for most bodies, and so little that it can be kept.
+const bodyRoom = 4 << 10
+
+var underway = sync.Pool{New: func() any {
+	u := &publishing{body: make([]byte, 0, bodyRoom)}
+	u.done = func(res publish.Result) {
+		u.result = res
+		close(u.came)
+	}
+	return u
+}}
+
+// produceOne publishes one record and waits for what becomes of it. An error
+// says that it was not published.
+func (a *API) produceOne(w http.ResponseWriter, r *http.Request, c *produceCall, u *publishing) (res publish.Result, err error) {
 	share := a.cfg.Held.Share()
 	defer share.Close()
-	rec, refusal, err := readRecord(w, r, &c, share)
+	rec, refusal, err := readRecord(w, r, c, u.body, share)
 	if err != nil {
-		return err
+		return res, err
 	}
-	results := make(chan publish.Result, 1)
-	done := func(res publish.Result) { results <- res }
+	u.came = make(chan struct{})
 	if refusal != nil {
-		a.refuse(&c, c.sequence, refusal, done)
+		a.refuse(c, c.sequence, refusal, u.done)
 	} else {
-		a.cfg.Publisher.Publish(c.request(rec), done)
+		a.cfg.Publisher.Publish(c.request(rec), u.done)
 	}
 	share.Close() // the publisher has a copy, and counts it
 	// Also for a client that seems to have left: one that only closed its sending
 	// side still reads, and an empty 200 would tell it that the record is kept.
 	// Every publish ends by its own deadline.
-	res := <-results
-	if res.Err != nil {
-		return res.Err
-	}
-	return sendJSON(w, resultStatus(&res, c.acks), appendResult(nil, &res, c.acks))
+	<-u.came
+	return u.result, nil
 }
 
 // readRecord reads the body. refusal: the record is refused for what it is;
 // err: it did not arrive.
-func readRecord(w http.ResponseWriter, r *http.Request, c *produceCall, share *budget.Share) (rec record.Record, refusal, err error) {
+func readRecord(w http.ResponseWriter, r *http.Request, c *produceCall, into []byte, share *budget.Share) (rec record.Record, refusal, err error) {
 	head, refusal := c.recordHead()
 	if refusal != nil {
 		return head, refusal, nil
@@ -61,7 +95,7 @@ func readRecord(w http.ResponseWriter, r *http.Request, c *produceCall, share *b
 	if room < 0 {
 		return head, c.tooLarge("key and headers alone are more"), nil
 	}
-	body, err := readBounded(w, r, room, share)
+	body, err := readBounded(w, r, into, room, share)
 	if errors.Is(err, errTooMuch) {
 		return head, c.tooLarge("the body is larger"), nil
 	}

@@ -129,7 +129,7 @@ func (a *API) at(m chi.Router, rt route) {
 	allow := strings.Join(rt.methods(), ", ")
 	m.Handle(rt.pattern, a.answer(func(w http.ResponseWriter, r *http.Request) error {
 		if run := rt.of(r.Method); run != nil {
-			return a.admit(rt.actions, run)(w, r)
+			return a.admit(w, r, rt.actions, run)
 		}
 		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {

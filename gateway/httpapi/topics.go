@@ -209,8 +209,7 @@ func (a *API) deleteTopic(w http.ResponseWriter, r *http.Request) error {
 // sendJSON answers with one JSON value.
 func sendJSON(w http.ResponseWriter, status int, b []byte) error {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
+	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n')) // the client is gone: nobody to tell
 	return nil

@@ -56,8 +56,14 @@ func Client(g *access.Grant, address string) string {
 	return "address " + address
 }
 
-// OfRequest is the Client of a request.
-func OfRequest(r *http.Request) string { return Client(access.Of(r.Context()), r.RemoteAddr) }
+// OfRequest is the Client of a request; "" where there is no bound, and so
+// nobody to tell from others.
+func (q *Quota) OfRequest(r *http.Request) string {
+	if q.rate == 0 {
+		return ""
+	}
+	return Client(access.Of(r.Context()), r.RemoteAddr)
+}
 
 // Take takes one record's share, or says why not and when to come back.
 func (q *Quota) Take(client string) error {
