@@ -316,12 +316,20 @@ func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error)
 	}
 	zeros := make([]byte, min(size, 1<<20))
 	for off := int64(0); off < size; off += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off); err != nil {
+		_, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
+		if err == nil && off > 0 && off%fillBytes == 0 {
+			err = f.Sync()
+		}
+		if err != nil {
 			return nil, errors.Join(err, f.Close(), fsys.Remove(spare))
 		}
 	}
 	return f, nil
 }
+
+// fillBytes is how much of a new file the disk gets at once: commits that are
+// synced meanwhile wait behind it.
+const fillBytes = 4 << 20
 
 // syncFailed hides a lack of space: what a sync lost does not come back with it.
 // Without an open file nothing was synced, and nothing lost.

@@ -128,7 +128,11 @@ func (l *Log) writeSegment(base ident.Offset, pos int64, first ident.Offset, b [
 	defer l.store.files.release(f)
 	f.dirty.Store(true)
 	l.unsynced.segment(base)
-	_, err = f.WriteAt(b, pos)
+	if _, err = f.WriteAt(b, pos); err == nil && len(b) >= l.store.cfg.FlushBytes {
+		// A checkpoint that found all of it to write would hold up the journal's
+		// own syncs for as long as that takes.
+		vfs.WriteSoon(f.File, pos, int64(len(b)))
+	}
 	return err
 }
 

@@ -24,6 +24,12 @@ func syncData(f *os.File) error {
 	}
 }
 
+// writeSoon has the kernel write what of the range is not being written yet. It
+// waits for nothing, and takes no error away from the next fdatasync.
+func (f osFile) writeSoon(off, bytes int64) {
+	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // a hint
+}
+
 // osWhole is a folder's handle: the kernel remembers for it which errors of the
 // file system it has not been told yet.
 type osWhole struct{ *os.File }

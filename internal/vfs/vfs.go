@@ -21,6 +21,15 @@ type File interface {
 	Close() error
 }
 
+// WriteSoon asks the system to begin writing a part of a file to its disk, where
+// it can be asked. Nothing is promised by it, and its errors are those of the next
+// Sync: it only spares that Sync from finding all there is to write.
+func WriteSoon(f File, off, bytes int64) {
+	if w, ok := f.(interface{ writeSoon(off, bytes int64) }); ok {
+		w.writeSoon(off, bytes)
+	}
+}
+
 // Whole is an open file system.
 type Whole interface {
 	// SyncAll makes durable what was written to any file and what was changed
