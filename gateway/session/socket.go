@@ -40,9 +40,6 @@ const readAheadBytes = 64 << 10
 
 var readAhead = sync.Pool{New: func() any { b := make([]byte, readAheadBytes); return &b }}
 
-// steps is how many times per slow the socket looks whether bytes were taken.
-const steps = 4
-
 // await returns when there is something to read, or the connection has ended.
 // It waits with next to no stack, and no buffer: that is all that an idle
 // connection's reader costs.
@@ -134,7 +131,7 @@ func (s *socket) writeLocked(p []byte) (total int, err error) {
 	if s.stuck.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	for last := time.Now(); ; {
+	for wait := newPatience(s.slow, time.Now(), s.queued()); ; {
 		if err := s.Conn.SetWriteDeadline(time.Now().Add(s.slow / steps)); err != nil {
 			return total, err
 		}
@@ -146,9 +143,7 @@ func (s *socket) writeLocked(p []byte) (total int, err error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return total, err
 		}
-		if now := time.Now(); n > 0 {
-			last = now
-		} else if now.Sub(last) >= s.slow {
+		if wait.over(time.Now(), n, s.queued()) {
 			s.stuck.Store(true)
 			return total, err
 		}
