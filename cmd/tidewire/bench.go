@@ -15,7 +15,7 @@ import (
 func newBench(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a server: publishing, latency, fan-out, connections",
+		Short: "Measure a server: publishing, latency, fan-out, connections, restarts",
 		Long: `Bench puts a load on a running server (--server), or on one that it starts for the
 purpose in a data folder of its own and ends again (--spawn), and prints rates,
 latencies by percentile, and what server and load generator used per message.
@@ -34,7 +34,7 @@ at the end, Ctrl-C included.`,
 		Args: nearestCommand,
 		RunE: group,
 	}
-	cmd.AddCommand(newBenchPublish(p), newBenchLatency(p), newBenchFanout(p), newBenchConnections(p), newBenchFloor(p))
+	cmd.AddCommand(newBenchPublish(p), newBenchLatency(p), newBenchFanout(p), newBenchConnections(p), newBenchRestart(p), newBenchFloor(p))
 	return cmd
 }
 

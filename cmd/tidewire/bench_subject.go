@@ -29,6 +29,8 @@ type subject struct {
 	dir        string // whose disk is the floor
 	bar        *benchProgress
 
+	process *child.Process // of --spawn; nil: somebody else's
+	args    []string       // it was started with
 	client  *client.Client
 	undo    []func() error // the last first
 	remarks []string       // what a reader of the figures has to know
@@ -94,17 +96,40 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{
-		"serve", "--data", data, "--http", "127.0.0.1:0", "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0",
-		"--log-level", "warn",
+	s.args = append([]string{
+		"serve", "--data", data, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--log-level", "warn",
 	}, b.spawnArgs...)
-	process, err := child.Start(ctx, args...)
-	if err != nil {
+	if err := s.start(ctx, "127.0.0.1:0"); err != nil {
 		return "", err
 	}
-	s.undo = append(s.undo, func() error { process.Stop(); return nil })
-	s.target.PID = process.PID
-	return "http://" + process.Addr, nil
+	s.undo = append(s.undo, func() error {
+		if s.process != nil {
+			s.process.Stop()
+		}
+		return nil
+	})
+	return "http://" + s.process.Addr, nil
+}
+
+func (s *subject) start(ctx context.Context, address string) (err error) {
+	if s.process, err = child.Start(ctx, append(s.args, "--http", address)...); err != nil {
+		return err
+	}
+	s.target.PID = s.process.PID
+	return nil
+}
+
+// restart ends the server that was spawned and starts it again, at the same
+// address and with the same data. stopped is when it had ended.
+func (s *subject) restart(ctx context.Context, kill bool) (stopped time.Time, err error) {
+	address := s.process.Addr
+	if kill {
+		s.process.Kill()
+	} else {
+		s.process.Stop()
+	}
+	stopped = time.Now()
+	return stopped, s.start(ctx, address)
 }
 
 func (s *subject) makeTopic(ctx context.Context, b *bench) error {

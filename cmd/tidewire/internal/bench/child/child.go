@@ -110,6 +110,12 @@ func listening(r io.Reader) (addr string) {
 // Exited is closed when the child has ended, however.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// Kill ends the child as kill -9 does, and waits for it.
+func (p *Process) Kill() {
+	_ = p.process.Kill() // it may have ended already
+	p.wg.Wait()
+}
+
 // Stop ends the child in order, or at once where that takes too long.
 func (p *Process) Stop() {
 	_ = p.process.Signal(syscall.SIGTERM) // it may have ended already

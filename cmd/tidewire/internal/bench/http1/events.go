@@ -19,6 +19,7 @@ type Events struct {
 	chunked bool
 	chunks  Chunks
 	part    []byte // an event that is not whole yet
+	id      []byte // the last one
 }
 
 // maxEvent bounds an event.
@@ -26,6 +27,10 @@ const maxEvent = 32 << 20
 
 // NewEvents makes a finder of the events of an answer with such a head.
 func NewEvents(h Head, to Reader) *Events { return &Events{to: to, chunked: h.Chunked} }
+
+// ID is the last id of the stream, that of the event under way included: where to
+// resume. It is good until the next Feed.
+func (e *Events) ID() []byte { return e.id }
 
 // Feed takes bytes of the body and gives the events in them away.
 func (e *Events) Feed(b []byte) (used int, err error) {
@@ -87,10 +92,12 @@ func (e *Events) event(b []byte) error {
 			name = value
 		} else if value, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
 			data = value
+		} else if value, ok := bytes.CutPrefix(line, []byte("id: ")); ok {
+			e.id = append(e.id[:0], value...)
 		}
 	}
 	if data == nil {
-		return nil // an id, a comment, a retry
+		return nil // an id alone, a comment, a retry
 	}
 	return e.to.Event(name, data)
 }

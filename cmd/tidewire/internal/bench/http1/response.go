@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxHead bounds the head of an answer.
@@ -17,6 +18,8 @@ type Head struct {
 	Length  int // of the body; -1: not told
 	Chunked bool
 	Size    int // bytes of the head
+	// RetryAfter is the header in seconds; 0: none.
+	RetryAfter time.Duration
 }
 
 var headEnd = []byte("\r\n\r\n")
@@ -45,6 +48,10 @@ func ParseHead(b []byte) (h Head, whole bool, err error) {
 		case equalFold(name, "Content-Length"):
 			if h.Length, err = strconv.Atoi(v); err != nil || h.Length < 0 {
 				return h, false, fmt.Errorf("the answer has a Content-Length of %q", v)
+			}
+		case equalFold(name, "Retry-After"):
+			if seconds, err := strconv.Atoi(v); err == nil && seconds > 0 {
+				h.RetryAfter = time.Duration(seconds) * time.Second
 			}
 		case equalFold(name, "Transfer-Encoding"):
 			h.Chunked = strings.EqualFold(v, "chunked")

@@ -91,20 +91,14 @@ func (f Fanout) invite(crew *crew, p Progress, perSecond float64) (*bystanders, 
 }
 
 func (f Fanout) bystander() (c *sock.Conn, err error) {
-	sub := subscription{topic: f.Records.Topic}
+	sub, target := subscription{topic: f.Records.Topic}, f.Target
+	target.receiveBytes = bystanderBuffer
 	if f.Transport == SSE {
-		c, _, err = dialEvents(f.Target, sub)
+		c, _, err = dialEvents(target, sub)
 	} else {
-		c, err = dialSubscriber(f.Target, sub, maskKey())
+		c, err = dialSubscriber(target, sub, maskKey())
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := c.SetReceiveBuffer(bystanderBuffer); err != nil {
-		c.Cut()
-		return nil, err
-	}
-	return c, nil
+	return c, err
 }
 
 // trickle reads so many bytes of each at a time, until ctx ends. A connection

@@ -19,6 +19,17 @@ type Target struct {
 	Addr netip.AddrPort
 	Host string // host:port, as requests name it
 	PID  int    // of its process; 0: not known
+
+	// receiveBytes bounds what the kernel takes in for a connection that does not
+	// read; 0: its own bound.
+	receiveBytes int
+}
+
+func (t Target) dial() (*sock.Conn, error) {
+	if t.receiveBytes > 0 {
+		return sock.DialNarrow(t.Addr, t.receiveBytes)
+	}
+	return sock.Dial(t.Addr)
 }
 
 // Progress hears how far things are. It is called from one goroutine at a time.

@@ -14,8 +14,9 @@ import (
 
 // subscription is what a subscriber asks for.
 type subscription struct {
-	topic string
-	key   string // "": all
+	topic  string
+	key    string // "": all
+	cursor string // where to go on; "": from now on
 }
 
 // dialSubscriber opens a WebSocket with one subscription.
@@ -70,7 +71,7 @@ func subscribe(c *sock.Conn, sub subscription, key [4]byte) error {
 // dialEvents opens a stream of events. The first thing in it is where it
 // stands: from then on it misses nothing.
 func dialEvents(t Target, sub subscription) (*sock.Conn, http1.Head, error) {
-	c, err := sock.Dial(t.Addr)
+	c, err := t.dial()
 	if err != nil {
 		return nil, http1.Head{}, err
 	}
@@ -84,6 +85,9 @@ func dialEvents(t Target, sub subscription) (*sock.Conn, http1.Head, error) {
 
 func eventsPath(sub subscription) string {
 	path := "/topics/" + url.PathEscape(sub.topic) + "/events?from=latest"
+	if sub.cursor != "" {
+		path += "&last_event_id=" + url.QueryEscape(sub.cursor)
+	}
 	if sub.key != "" {
 		path += "&key=" + url.QueryEscape(sub.key)
 	}
@@ -100,7 +104,7 @@ func askEvents(c *sock.Conn, t Target, sub subscription) (http1.Head, error) {
 		return head, err
 	}
 	if head.Status != 200 {
-		return head, refusal(head.Status, text)
+		return head, refusal(head, text)
 	}
 	c.Use(head.Size)
 	for deadline := time.Now().Add(handshakeTimeout); !bytes.Contains(c.Rest(), []byte("id: ")); {

@@ -31,7 +31,7 @@ func maskKey() (key [4]byte) {
 // dialWebSocket connects and upgrades. What the server has said since waits in
 // the connection's Rest.
 func dialWebSocket(t Target) (*sock.Conn, error) {
-	c, err := sock.Dial(t.Addr)
+	c, err := t.dial()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func upgrade(c *sock.Conn, t Target) error {
 		return err
 	}
 	if head.Status != 101 {
-		return refusal(head.Status, text)
+		return refusal(head, text)
 	}
 	sum := sha1.Sum([]byte(key + acceptGUID))
 	if !bytes.Contains(text[:head.Size], []byte(base64.StdEncoding.EncodeToString(sum[:]))) {
@@ -80,10 +80,20 @@ func fetchHead(c *sock.Conn) (http1.Head, []byte, error) {
 	}
 }
 
-// refusal is an answer that is not what was asked for.
-func refusal(status int, text []byte) error {
+// refused is an answer that is not what was asked for.
+type refused struct {
+	status int
+	after  time.Duration // the server's advice when to ask again; 0: none
+	body   []byte
+}
+
+func (r *refused) Error() string {
+	return fmt.Sprintf("the server answered %d: %.500s", r.status, bytes.TrimSpace(r.body))
+}
+
+func refusal(h http1.Head, text []byte) error {
 	_, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
-	return fmt.Errorf("the server answered %d: %.500s", status, bytes.TrimSpace(body))
+	return &refused{h.Status, h.RetryAfter, bytes.Clone(body)}
 }
 
 // texts gives the text frames in b away and answers pings.
@@ -117,6 +127,10 @@ type notice struct {
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 	Reason string `json:"reason"`
+
+	Cursor     string `json:"cursor"`
+	Recovered  bool   `json:"recovered"`
+	RetryAfter string `json:"retry_after"`
 }
 
 func (n notice) Error() string {

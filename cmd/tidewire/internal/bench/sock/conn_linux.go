@@ -29,7 +29,16 @@ type Conn struct {
 }
 
 // Dial connects.
-func Dial(addr netip.AddrPort) (*Conn, error) {
+func Dial(addr netip.AddrPort) (*Conn, error) { return dial(addr, 0) }
+
+// DialNarrow connects with a bound on what the kernel takes in for a connection
+// that does not read. It is there from the first byte on: a server goes by the
+// largest room it has ever seen, and waits long for a client that had more.
+func DialNarrow(addr netip.AddrPort, receiveBytes int) (*Conn, error) {
+	return dial(addr, receiveBytes)
+}
+
+func dial(addr netip.AddrPort, receiveBytes int) (*Conn, error) {
 	domain, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().Unmap().As4()})
 	if !addr.Addr().Unmap().Is4() {
 		domain, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
@@ -40,6 +49,12 @@ func Dial(addr netip.AddrPort) (*Conn, error) {
 	}
 	c := &Conn{fd: fd}
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // without it things are only slower
+	if receiveBytes > 0 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBytes); err != nil {
+			c.Cut()
+			return nil, fmt.Errorf("a socket's receive buffer: %w", err)
+		}
+	}
 	err = unix.Connect(fd, sa)
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		if err = c.await(unix.POLLOUT, time.Now().Add(dialTimeout)); err == nil {
@@ -199,12 +214,6 @@ func (c *Conn) Drop(n int) (int, error) {
 		}
 	}
 	return total, nil
-}
-
-// SetReceiveBuffer bounds what the kernel takes for a connection that does not
-// read.
-func (c *Conn) SetReceiveBuffer(bytes int) error {
-	return unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
 }
 
 // Cut ends the connection at once, by a reset: nothing lingers, and a port can

@@ -17,6 +17,9 @@ type Conn struct{}
 // Dial says that it cannot.
 func Dial(netip.AddrPort) (*Conn, error) { return nil, errNotHere }
 
+// DialNarrow says that it cannot.
+func DialNarrow(netip.AddrPort, int) (*Conn, error) { return nil, errNotHere }
+
 // Fetch says that it cannot.
 func (*Conn) Fetch(time.Time) ([]byte, error) { return nil, errNotHere }
 
@@ -31,9 +34,6 @@ func (*Conn) Write([]byte) error { return errNotHere }
 
 // Drop says that it cannot.
 func (*Conn) Drop(int) (int, error) { return 0, errNotHere }
-
-// SetReceiveBuffer says that it cannot.
-func (*Conn) SetReceiveBuffer(int) error { return errNotHere }
 
 // Cut does nothing.
 func (*Conn) Cut() {}

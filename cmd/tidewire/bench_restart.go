@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/cmd/tidewire/internal/bench/proc"
+)
+
+// benchRestart are the flags of bench restart.
+type benchRestart struct {
+	*bench
+	transport   string
+	subscribers int
+	rate        float64
+	flow        time.Duration
+	kill        bool
+}
+
+func newBenchRestart(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restart",
+		Short: "Measure how subscribers come back after a restart",
+		Long: `Restart starts a server, connects subscribers, lets a publisher go on, ends the server
+by SIGTERM and starts it again at the same address and with the same data. It prints
+how many subscribers came back in each tenth of a second, from the signal on.
+
+Subscribers do what the protocol tells clients to. One that hears "closing" waits as
+long as that says; one that is cut off waits a random time below a bound that doubles
+with each try; one that is refused waits as long as the refusal says, and a random
+time more. All resume where they were. The publisher repeats a message until it is
+kept. Lost and repeated deliveries are counted, and make the exit code 1.
+
+With --kill the server is ended by SIGKILL, and nobody hears "closing".`,
+		Example: `  tidewire bench restart --spawn --subscribers 10000
+  tidewire bench restart --spawn --subscribers 10000 --transport sse
+  tidewire bench restart --spawn --subscribers 10000 --kill`,
+	}
+	b := &benchRestart{bench: addBench(cmd, p)}
+	fs := cmd.Flags()
+	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
+	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that come back")
+	fs.IntVar(&b.bytes, "bytes", 256, "size of a value")
+	fs.Float64Var(&b.rate, "rate", 5, "messages a second")
+	fs.DurationVar(&b.flow, "flow", 3*time.Second, "how long messages flow before the restart, and after all are back")
+	fs.BoolVar(&b.kill, "kill", false, "end the server by SIGKILL")
+	complete(cmd, "transport", load.WebSocket, load.SSE)
+	b.runs, b.duration = 1, time.Second
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		err := b.check(
+			choice("transport", b.transport, load.WebSocket, load.SSE), within("subscribers", b.subscribers, 1, maxBenchConnections),
+			withinRate("rate", b.rate), atLeast("flow", b.flow, 100*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		switch {
+		case !b.spawn:
+			return usagef("the server is ended and started again: let --spawn start one for it")
+		case b.rate == 0:
+			return usagef("--rate: what comes through a restart is seen by messages: more than 0 a second")
+		case b.partitions != 1:
+			return usagef("--partitions: what all subscribers read comes in order from one partition, not %d", b.partitions)
+		}
+		if err := proc.RaiseFiles(b.subscribers); err != nil {
+			return err
+		}
+		return b.run(cmd.Context(), b.measure)
+	}
+	return cmd
+}
+
+// restartFigures is what came of it.
+type restartFigures struct {
+	Kind        string `json:"kind"` // restart
+	Transport   string `json:"transport"`
+	Subscribers int    `json:"subscribers"`
+	Kill        bool   `json:"kill"`
+	Stop        int64  `json:"stop_ms"` // until the server had ended
+	load.Returned
+}
+
+func (b *benchRestart) measure(ctx context.Context, s *subject) error {
+	if s.partitions != 1 {
+		return usagef("--topic: what all subscribers read comes in order from one partition; %s has %d", s.topic, s.partitions)
+	}
+	f := restartFigures{Kind: "restart", Transport: b.transport, Subscribers: b.subscribers, Kill: b.kill}
+	w := load.Restart{Target: s.target, Topic: s.topic, Transport: b.transport, Subscribers: b.subscribers, Bytes: b.bytes, Rate: b.rate, Flow: b.flow}
+	out, err := w.Run(ctx, s.bar, func(ctx context.Context) error {
+		began := time.Now()
+		stopped, err := s.restart(ctx, b.kill)
+		f.Stop = stopped.Sub(began).Milliseconds()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f.Returned = out
+	s.bar.finish()
+	if err := b.print(f); err != nil {
+		return err
+	}
+	if out.Back != b.subscribers || out.Lost+out.Duplicates+out.Gaps+out.Outstanding > 0 {
+		return &exitError{exitFailed, errors.New("the subscribers did not come back whole")}
+	}
+	return nil
+}
+
+func (b *benchRestart) print(f restartFigures) error {
+	if !b.table() {
+		return b.line(f)
+	}
+	how := "SIGTERM"
+	if f.Kill {
+		how = "SIGKILL"
+	}
+	fmt.Fprintf(b.out, "restart by %s: %d subscribers over %s; the server had ended after %d ms and served again after %d ms\n", how, f.Subscribers, f.Transport, f.Stop, f.Down)
+	const width = 50
+	for i, n := range f.Buckets {
+		if n > 0 {
+			share := float64(n) / float64(f.Subscribers)
+			fmt.Fprintf(b.out, "%6.1f s %6d %5.1f %% %s\n", float64(i)/10, n, 100*share, strings.Repeat("#", int(share/f.Largest*width)))
+		}
+	}
+	fmt.Fprintf(b.out, "%d are back after %d ms; the fullest 100 ms have %.1f %% of them; %d were told when to come back; %d attempts, %d of them unanswered and %d refused\n",
+		f.Back, f.AllBack, 100*f.Largest, f.Told, f.Attempts, f.Unreachable, f.Refused)
+	if l := f.Connect; l != nil {
+		fmt.Fprintf(b.out, "from attempt to subscription: p50 %s µs, p99 %s µs, at most %s µs\n", micros(l.P50), micros(l.P99), micros(l.Max))
+	}
+	_, err := fmt.Fprintf(b.out, "%d messages for each: %d deliveries lost, %d repeated, %d gaps told of, %d outstanding\n", f.Published, f.Lost, f.Duplicates, f.Gaps, f.Outstanding)
+	return err
+}
