@@ -24,7 +24,7 @@ type ceiling struct {
 }
 
 func newCeiling(l net.Listener, most int, webSockets func() int, refused func()) *ceiling {
-	err := fault.New(fault.Limit, "the node holds all the connections it has open files for; connect to another, or again later").With("limit", "open_files")
+	err := fault.New(fault.Limit, "the node holds all the connections it has open files for; connect to another, or again later").With("limit", "open_files").Overload()
 	body := reply.Problem(err)
 	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + reply.ProblemType + "\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"

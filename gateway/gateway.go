@@ -68,6 +68,7 @@ type Config struct {
 	Advertised          string // the address that clients dial, or empty
 	MaxConnections      int    // WebSockets and event streams; 0: no bound
 	MaxConnectionsPerIP int    // 0: no bound
+	MaxConnectionRate   int    // a second; 0: no bound
 	// OpenFiles is how many connections of any kind the process has open files
 	// for; 0: no bound.
 	OpenFiles           int
@@ -104,7 +105,7 @@ func New(cfg Config) *Gateway {
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
 	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
-	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, delivered)
+	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, cfg.MaxConnectionRate, delivered)
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
 	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})

@@ -41,7 +41,8 @@ at the end, Ctrl-C included.`,
 // benchFlags are what all benchmarks are told.
 type benchFlags struct {
 	spawn      bool
-	spawnArgs  []string
+	serveArgs  []string // what a server that is spawned gets
+	spawnArgs  []string // and what it is to get besides
 	dir        string
 	pid        int
 	topic      string
@@ -75,6 +76,8 @@ func addBench(cmd *cobra.Command, p process) *bench {
 	exclude(cmd, "spawn", "server")
 	exclude(cmd, "spawn", "server-pid")
 	cmd.Args = cobra.NoArgs
+	// A load connects as fast as it can, and is not to measure this bound.
+	b.serveArgs = []string{"--max-connection-rate", "0"}
 	return b
 }
 

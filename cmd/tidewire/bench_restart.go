@@ -47,11 +47,12 @@ With --kill the server is ended by SIGKILL, and nobody hears "closing".`,
 	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
 	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that come back")
 	fs.IntVar(&b.bytes, "bytes", 256, "size of a value")
-	fs.Float64Var(&b.rate, "rate", 5, "messages a second")
+	fs.Float64Var(&b.rate, "rate", 1, "messages a second")
 	fs.DurationVar(&b.flow, "flow", 3*time.Second, "how long messages flow before the restart, and after all are back")
 	fs.BoolVar(&b.kill, "kill", false, "end the server by SIGKILL")
 	complete(cmd, "transport", load.WebSocket, load.SSE)
 	b.runs, b.duration = 1, time.Second
+	b.serveArgs = nil // how a server takes a storm is what is looked at
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := b.check(
 			choice("transport", b.transport, load.WebSocket, load.SSE), within("subscribers", b.subscribers, 1, maxBenchConnections),

@@ -98,7 +98,7 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 	}
 	s.args = append([]string{
 		"serve", "--data", data, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--log-level", "warn",
-	}, b.spawnArgs...)
+	}, append(b.serveArgs, b.spawnArgs...)...)
 	if err := s.start(ctx, "127.0.0.1:0"); err != nil {
 		return "", err
 	}

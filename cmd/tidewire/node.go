@@ -279,7 +279,7 @@ func (n *node) openGateway(context.Context) error {
 	n.gateway = gateway.New(gateway.Config{
 		Listener: n.http, Broker: n.broker, Coordinator: n.coordinator, Disk: dataFolder{n.store, n.broker}, Node: n.id, Name: n.cfg.Name,
 		Pages: web.Handler(), NotReady: n.notReady, Access: n.verifier(),
-		AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP, OpenFiles: n.files.Connections,
+		AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP, MaxConnectionRate: n.cfg.MaxConnectionRate, OpenFiles: n.files.Connections,
 		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, MaxPublishRate: n.cfg.MaxPublishRate, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
 		Gatherer: n.registry, Registerer: n.registry, Logger: n.log.With(obs.Component, "gateway"),
 	})

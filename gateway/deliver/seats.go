@@ -4,12 +4,14 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"tidewire/internal/fault"
 )
 
 // Seats bounds the long-lived connections of a node, over all transports: how
-// many there are in all, and how many from one address. 0 is no bound.
+// many there are in all and from one address, and how many come in a second. 0 is
+// no bound, and none depends on another.
 type Seats struct {
 	max, maxPerIP int
 	metrics       *Metrics
@@ -18,14 +20,30 @@ type Seats struct {
 	taken  int
 	byHost map[string]int
 	closed bool
+
+	arrivals arrivals
+	parting  *Parting // once the node stops
 }
 
-// NewSeats makes the bound; metrics may be nil.
-func NewSeats(most, mostPerIP int, m *Metrics) *Seats {
+// NewSeats makes the bounds; metrics may be nil.
+func NewSeats(most, mostPerIP, mostPerSecond int, m *Metrics) *Seats {
 	if m == nil {
 		m = NewMetrics(nil)
 	}
-	return &Seats{max: most, maxPerIP: mostPerIP, metrics: m, byHost: map[string]int{}}
+	return &Seats{max: most, maxPerIP: mostPerIP, metrics: m, byHost: map[string]int{}, arrivals: newArrivals(mostPerSecond)}
+}
+
+// Admit is asked first, before anything is done for a connection that comes.
+func (s *Seats) Admit() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := s.arrivals.take(time.Now())
+	if wait == 0 {
+		return nil
+	}
+	s.metrics.Refused.WithLabelValues("max_connection_rate").Inc()
+	return fault.New(fault.Limit, "more connections come than the node takes in a second (max_connection_rate); come back after Retry-After, or connect to another").
+		With("limit", "max_connection_rate").After(wait).Overload()
 }
 
 // Take seats a connection until release is called, once.

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -152,7 +151,7 @@ func (st *stream) flush() error {
 
 // closing says goodbye to a client that should come back, here or elsewhere.
 func (st *stream) closing() error {
-	after := rand.N(st.streams.window).Round(time.Millisecond)
+	after := st.streams.parting.Return(time.Now())
 	cur := st.sub.Cursor()
 	st.out.retry(after)
 	st.out.event("closing", cur, wire.Begin(nil).Str("reason", "draining").Str("retry_after", after.String()).Str("cursor", cur).Close())

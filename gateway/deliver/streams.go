@@ -11,7 +11,6 @@ import (
 
 	"tidewire/gateway/connection"
 	"tidewire/gateway/reply"
-	"tidewire/internal/fault"
 )
 
 // Intervals of streams and connections.
@@ -54,6 +53,7 @@ type Streams struct {
 
 	mu       sync.Mutex
 	draining bool
+	parting  Parting       // once it is draining
 	drain    chan struct{} // closed by Drain
 	cut      chan struct{} // closed when Drain's time is over
 	open     sync.WaitGroup
@@ -65,7 +65,7 @@ func NewStreams(cfg StreamsConfig) *Streams {
 	return &Streams{
 		hub:         cfg.Hub,
 		connections: cmp.Or(cfg.Connections, connection.New()),
-		seats:       cmp.Or(cfg.Seats, NewSeats(0, 0, m)),
+		seats:       cmp.Or(cfg.Seats, NewSeats(0, 0, 0, m)),
 		slow:        cmp.Or(cfg.SlowConsumerTimeout, DefaultSlowConsumerTimeout),
 		window:      cmp.Or(cfg.DrainWindow, DefaultDrainWindow),
 		log:         cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
@@ -75,12 +75,18 @@ func NewStreams(cfg StreamsConfig) *Streams {
 	}
 }
 
+// Admit says why no further stream is begun at the moment; it is asked before
+// anything is done for one.
+func (s *Streams) Admit() error { return s.seats.Admit() }
+
 // Drain tells every stream that the node is closing and returns once they have
 // ended, or cuts them short when ctx ends. New ones are refused from then on.
 func (s *Streams) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.draining
-	s.draining = true
+	if first {
+		s.draining, s.parting = true, s.seats.PartingWithin(ctx, s.window)
+	}
 	s.mu.Unlock()
 	if !first {
 		return nil
@@ -119,7 +125,7 @@ func (s *Streams) enter() bool {
 // stream has moved for a second without one, an event without data carries it.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) error {
 	if !s.enter() {
-		return fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment")
+		return s.parting.Refusal()
 	}
 	defer s.open.Done()
 	release, err := s.seats.Take(r)

@@ -75,7 +75,7 @@ func newSite(t *testing.T, partitions int, http2 bool) *site {
 	s.topic = s.m.topic("orders", partitions)
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
 	s.connected = connection.New()
-	s.streams = deliver.NewStreams(deliver.StreamsConfig{Hub: s.hub, Connections: s.connected, Seats: deliver.NewSeats(20, 0, s.metrics)})
+	s.streams = deliver.NewStreams(deliver.StreamsConfig{Hub: s.hub, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
 	l := newPipes()
 	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
 	srv.Protocols = new(http.Protocols)
@@ -338,7 +338,7 @@ func TestStreamsDrain(t *testing.T) {
 		if err := json.Unmarshal([]byte(ev.data), &closing); err != nil || ev.name != "closing" || closing.Reason != "draining" || closing.Cursor != ev.lastID {
 			t.Fatalf("%+v %v", ev, err)
 		}
-		if d, err := time.ParseDuration(closing.RetryAfter); err != nil || d > 5*time.Second {
+		if d, err := time.ParseDuration(closing.RetryAfter); err != nil || d < time.Second || d > 6*time.Second+100*time.Millisecond {
 			t.Fatal(closing)
 		}
 		if _, err := e.next(); err != io.EOF {

@@ -50,6 +50,9 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, place deliver.Reque
 	if err := a.ownPage(r); err != nil {
 		return err
 	}
+	if err := a.cfg.Streams.Admit(); err != nil {
+		return err
+	}
 	start, err := a.resolve(r, place)
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ func bare(t testing.TB) (*API, *memory) {
 // noStreams ends a stream where it would begin.
 type noStreams struct{}
 
+func (noStreams) Admit() error { return nil }
+
 func (noStreams) Serve(w http.ResponseWriter, _ *http.Request, _ deliver.Start) error {
 	w.WriteHeader(http.StatusOK)
 	return nil

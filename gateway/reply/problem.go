@@ -32,7 +32,7 @@ func HTTP(w http.ResponseWriter, err error) {
 	if d := RetryAfter(f); d > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Seconds()))))
 	}
-	w.WriteHeader(f.Kind.Status())
+	w.WriteHeader(f.Status())
 	_, _ = w.Write(append(Problem(err), '\n')) // a failure means that nobody listens any more
 }
 
@@ -42,7 +42,7 @@ func Problem(err error) []byte {
 	l := wire.Begin(nil).
 		Str("type", "/problems/"+f.Kind.Code()).
 		Str("title", f.Kind.Title()).
-		Int("status", int64(f.Kind.Status())).
+		Int("status", int64(f.Status())).
 		Str("detail", detail(f)).
 		Str("code", f.Kind.Code())
 	fields(l, f)
@@ -75,7 +75,7 @@ func RetryAfter(f *fault.Error) time.Duration {
 	case f.RetryAfter > 0:
 		return f.RetryAfter
 	}
-	if s := f.Kind.Status(); s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable {
+	if s := f.Status(); s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable {
 		return defaultRetry
 	}
 	return 0

@@ -24,7 +24,6 @@ import (
 	"tidewire/gateway/reply"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
-	"tidewire/internal/fault"
 )
 
 // Publisher takes records in; done is called exactly once, perhaps before
@@ -94,7 +93,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Quota = cmp.Or(c.Quota, quota.New(0))
 	c.Connections = cmp.Or(c.Connections, connection.New())
-	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, c.Deliveries))
+	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, 0, c.Deliveries))
 	return c
 }
 
@@ -111,7 +110,8 @@ type Manager struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	closed   bool
-	open     sync.WaitGroup // requests being served, and what sessions have running
+	parting  deliver.Parting // once closed
+	open     sync.WaitGroup  // requests being served, and what sessions have running
 }
 
 // New makes the set; it starts nothing.
@@ -136,7 +136,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		workers.Go(func() { w.run(working) })
 	}
 	<-ctx.Done()
-	m.refuse()
+	m.refuse(ctx)
 	for _, s := range m.all() {
 		s.cut()
 	}
@@ -150,10 +150,7 @@ func (m *Manager) Run(ctx context.Context) error {
 // waits for the publishes in flight and closes with 1012. Connections that are
 // left when ctx ends are cut. New ones are refused from the first moment on.
 func (m *Manager) Drain(ctx context.Context) error {
-	m.refuse()
-	for _, s := range m.all() {
-		s.drain()
-	}
+	m.tell(ctx, m.refuse(ctx))
 	done := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() { m.open.Wait(); close(done) })
@@ -169,10 +166,13 @@ func (m *Manager) Drain(ctx context.Context) error {
 	}
 }
 
-func (m *Manager) refuse() {
+func (m *Manager) refuse(ctx context.Context) deliver.Parting {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = true
+	if !m.closed {
+		m.closed, m.parting = true, m.cfg.Seats.PartingWithin(ctx, m.cfg.DrainWindow)
+	}
+	return m.parting
 }
 
 func (m *Manager) all() []*session {
@@ -217,7 +217,7 @@ func (m *Manager) remove(s *session) {
 // ServeHTTP turns the request into a WebSocket and serves it to its end.
 func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !m.enter() {
-		reply.HTTP(w, fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment"))
+		reply.HTTP(w, m.leaving().Refusal())
 		return
 	}
 	defer m.open.Done()
@@ -230,6 +230,9 @@ func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve returns an error only while the answer has not begun.
 func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := m.checkUpgrade(w, r); err != nil {
+		return err
+	}
+	if err := m.cfg.Seats.Admit(); err != nil {
 		return err
 	}
 	caller := m.callerOf(r)

@@ -87,7 +87,7 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 
 func TestLimitsOfConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNode(t, func(c *session.Config) { c.Seats = deliver.NewSeats(2, 0, c.Deliveries) })
+		n := newNode(t, func(c *session.Config) { c.Seats = deliver.NewSeats(2, 0, 0, c.Deliveries) })
 		a := n.open(t)
 		n.open(t)
 		refused := func(status int) {

@@ -35,6 +35,7 @@ type Config struct {
 
 	MaxConnections      int // 0: as many as the ceiling of open files allows
 	MaxConnectionsPerIP int // 0: no bound
+	MaxConnectionRate   int // a second; 0: no bound
 	MaxSubscriptions    int // a connection
 	MaxFrameBytes       int
 	MaxPublishRate      int   // records a second of a client; 0: no bound

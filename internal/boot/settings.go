@@ -70,6 +70,7 @@ func Settings() []Setting {
 		{Name: "drain_timeout", Default: "10s", Value: "duration", Help: "how long a stop waits for clients to leave", set: duration(func(c *Config) *time.Duration { return &c.DrainTimeout }, minTimeout, maxTimeout)},
 		{Name: "max_connections", Default: "0", Value: "n", Help: "connections the node takes; 0: as many as its open files allow", set: number(func(c *Config) *int { return &c.MaxConnections }, 0, maxConnections)},
 		{Name: "max_connections_per_ip", Default: "0", Value: "n", Help: "connections it takes from one address; 0: no bound", set: number(func(c *Config) *int { return &c.MaxConnectionsPerIP }, 0, maxConnections)},
+		{Name: "max_connection_rate", Default: "2000", Value: "n", Help: "connections it takes in a second, over all transports; 0: no bound", set: number(func(c *Config) *int { return &c.MaxConnectionRate }, 0, maxConnections)},
 		{Name: "max_subscriptions", Default: "128", Value: "n", Help: "subscriptions of one connection", set: number(func(c *Config) *int { return &c.MaxSubscriptions }, 1, maxSubscriptions)},
 		{Name: "max_frame_bytes", Default: "2MiB", Value: "size", Help: "the longest WebSocket frame taken", set: size(func(c *Config, n int64) { c.MaxFrameBytes = int(n) }, minFrameBytes, maxFrameBytes)},
 		{Name: "max_publish_rate", Default: "0", Value: "n", Help: "records a second that one client may publish; 0: no bound", set: number(func(c *Config) *int { return &c.MaxPublishRate }, 0, maxPublishRate)},

@@ -16,6 +16,7 @@ type Error struct {
 	Fields     map[string]any // extra members of the problem; nil for none
 	RetryAfter time.Duration  // 0: no hint
 	Lasting    bool           // waiting does not help: somebody has to act
+	Elsewhere  bool           // it is this node that is short of something: another may do it
 }
 
 func (e *Error) Error() string {
@@ -68,6 +69,22 @@ func (e *Error) Lasts() *Error {
 	c := e.With("retryable", false)
 	c.Lasting = true
 	return c
+}
+
+// Overload returns a copy that says that it is this node that has no room at the
+// moment, not the caller that wants too much: over HTTP it is a 503.
+func (e *Error) Overload() *Error {
+	c := *e
+	c.Elsewhere = true
+	return &c
+}
+
+// Status is the HTTP status: the kind's, or 503 of an overload.
+func (e *Error) Status() int {
+	if e.Elsewhere {
+		return 503
+	}
+	return e.Kind.Status()
 }
 
 // As finds the fault in an error's chain; an error without one is Internal.

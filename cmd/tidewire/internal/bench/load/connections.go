@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -120,8 +119,3 @@ func (i *idle) Receive(b []byte) (int, error) {
 func (i *idle) Ended(err error) { i.held.ended(err) }
 
 var errNoStart = errors.New("the stream ended before it said where it stands")
-
-// refuse makes an answer to a request for events an error.
-func refuse(status int, body []byte) error {
-	return fmt.Errorf("the server answered %d: %.500s", status, body)
-}

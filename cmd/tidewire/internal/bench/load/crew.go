@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -114,7 +115,7 @@ func (c *crew) each(n int, what string, p Progress, open func(i int) error) erro
 				if i >= n {
 					return nil
 				}
-				if err := open(i); err != nil {
+				if err := patiently(ctx, func() error { return open(i) }); err != nil {
 					return fmt.Errorf("connection %d of %d: %w", i+1, n, err)
 				}
 				if d := done.Add(1); d%50 == 0 && shown.TryLock() {
@@ -133,6 +134,24 @@ func (c *crew) each(n int, what string, p Progress, open func(i int) error) erro
 	}
 	p.Step(n)
 	return nil
+}
+
+// patiently opens a connection, again where the server is busy and says when.
+func patiently(ctx context.Context, open func() error) error {
+	for until := time.Now().Add(handshakeTimeout); ; {
+		err := open()
+		var no *refused
+		if !errors.As(err, &no) || no.after == 0 || time.Now().Add(no.after).After(until) {
+			return err
+		}
+		pause := time.NewTimer(no.after)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
 }
 
 // lookEvery is how often a wait looks whether it is over.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"time"
 )
 
 // streamsEach is how many streams share one connection of HTTP/2: a server
@@ -113,7 +115,8 @@ func (c *streamClient) open(ctx context.Context, url string) (io.ReadCloser, err
 	if resp.StatusCode != http.StatusOK {
 		k, _ := io.ReadFull(resp.Body, b[:]) // what there is of it
 		resp.Body.Close()
-		return nil, refuse(resp.StatusCode, b[:k])
+		after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0: no advice
+		return nil, &refused{resp.StatusCode, time.Duration(after) * time.Second, bytes.Clone(b[:k])}
 	}
 	return resp.Body, nil
 }
