@@ -139,11 +139,23 @@ func (b *benchFanout) measure(ctx context.Context, s *subject) error {
 	if b.rate > 0 && b.subscribers == 1 {
 		echo.Rate, echo.Window = b.rate, 1000
 	}
-	if err := b.floors(ctx, s, b.inFlight, "websocket echo", echo); err != nil {
+	var bare *floorFigure
+	var more []func() (floorFigure, error)
+	if !b.ownKeys {
+		more = append(more, func() (floorFigure, error) {
+			x, err := b.floorFanout(ctx, s, f)
+			bare = &x
+			return x, err
+		})
+	}
+	if err := b.floors(ctx, s, b.inFlight, "websocket echo", echo, more...); err != nil {
 		return err
 	}
 	if !b.ownKeys {
-		_, err := b.one(ctx, s, f)
+		out, err := b.one(ctx, s, f)
+		if err == nil && bare != nil {
+			err = b.against(*bare, out)
+		}
 		return err
 	}
 	f.Subscribers = 1
@@ -209,6 +221,29 @@ func (b *benchFanout) beside(settings []setting, out load.Outcome, wanted float6
 			ended, kilobytes(out.Before.RSS), kilobytes(out.After.RSS), kilobytes(out.After.Peak))
 	}
 	return whole(with)
+}
+
+// against sets the best run beside the floor of a fan-out.
+func (b *benchFanout) against(bare floorFigure, out load.Outcome) error {
+	for _, r := range out.Runs {
+		if !r.Best {
+			continue
+		}
+		rate, cpu := r.PerSecond/max(bare.PerSecond, 1e-3), 0.0
+		if r.Server != nil && bare.Server != nil {
+			cpu = r.Server.CPU / max(bare.Server.CPU, 1e-3)
+		}
+		if !b.table() {
+			return b.line(map[string]any{"kind": "comparison", "bench": b.name, "floor": bare.Floor, "rate_ratio": rate, "server_cpu_ratio": cpu})
+		}
+		fmt.Fprintf(b.out, "against the bare fan-out of this run: %.2f times its deliveries a second", rate)
+		if cpu > 0 {
+			fmt.Fprintf(b.out, ", %.2f times its server µs each", cpu)
+		}
+		_, err := fmt.Fprintln(b.out)
+		return err
+	}
+	return nil
 }
 
 // compare sets the cost of a message beside that of a message of one subscriber.

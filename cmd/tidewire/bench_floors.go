@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,14 +21,17 @@ const floorCommand = "serve-floor"
 
 // newBenchFloor is the floors' server. It is no command for people.
 func newBenchFloor(p process) *cobra.Command {
-	return &cobra.Command{
+	run := 1
+	cmd := &cobra.Command{
 		Use: floorCommand, Short: "The server of the floors", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			return floor.Serve(ctx, p.out)
+			return floor.Serve(ctx, p.out, run)
 		},
 	}
+	cmd.Flags().IntVar(&run, "run", 1, "how many messages of a fan-out are written together")
+	return cmd
 }
 
 const (
@@ -51,27 +55,64 @@ type floorFigure struct {
 	Generator   *figure.Cost    `json:"generator,omitempty"`
 }
 
-// floorLoad measures the floors' server under a load, such as the real one gets.
-func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.Publish) (floorFigure, error) {
-	process, err := child.Start(ctx, "bench", floorCommand)
+// floorServer starts the floors' server for f, with runs of so many messages.
+func floorServer(ctx context.Context, run int, f func(load.Target) error) error {
+	process, err := child.Start(ctx, "bench", floorCommand, "--run", strconv.Itoa(run))
 	if err != nil {
-		return floorFigure{}, fmt.Errorf("the floor: %w", err)
+		return fmt.Errorf("the floor: %w", err)
 	}
 	defer process.Stop()
-	w.Target = load.Target{Host: process.Addr, PID: process.PID}
-	if w.Target.Addr, err = sock.Resolve(ctx, process.Addr); err != nil {
-		return floorFigure{}, err
+	target := load.Target{Host: process.Addr, PID: process.PID}
+	if target.Addr, err = sock.Resolve(ctx, process.Addr); err != nil {
+		return err
 	}
-	w.Plan = load.Plan{Warmup: min(floorWarmup, b.warmup), Duration: min(floorTime, b.duration), Runs: min(floorRuns, b.runs)}
-	out, err := w.Run(ctx, floorProgress{s.bar})
-	if err != nil {
-		return floorFigure{}, fmt.Errorf("the floor (%s): %w", name, err)
-	}
-	r := out.Runs[figure.MarkBest(out.Runs, w.Rate*float64(w.PerPublish()))]
+	return f(target)
+}
+
+func (b *bench) floorPlan() load.Plan {
+	return load.Plan{Warmup: min(floorWarmup, b.warmup), Duration: min(floorTime, b.duration), Runs: min(floorRuns, b.runs)}
+}
+
+func newFloorFigure(name string, connections, bytes int, best figure.Run) floorFigure {
 	return floorFigure{
-		Kind: "floor", Floor: name, Connections: w.Publishers, Bytes: w.Records.Bytes,
-		PerSecond: r.PerSecond, Latency: r.Latency, Server: r.Server, Generator: &r.Generator,
-	}, nil
+		Kind: "floor", Floor: name, Connections: connections, Bytes: bytes,
+		PerSecond: best.PerSecond, Latency: best.Latency, Server: best.Server, Generator: &best.Generator,
+	}
+}
+
+// floorLoad measures the floors' server under a load, such as the real one gets.
+func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.Publish) (f floorFigure, err error) {
+	err = floorServer(ctx, 1, func(target load.Target) error {
+		w.Target, w.Plan = target, b.floorPlan()
+		out, err := w.Run(ctx, floorProgress{s.bar})
+		if err != nil {
+			return fmt.Errorf("the floor (%s): %w", name, err)
+		}
+		f = newFloorFigure(name, w.Publishers, w.Records.Bytes, out.Runs[figure.MarkBest(out.Runs, w.Rate*float64(w.PerPublish()))])
+		return nil
+	})
+	return f, err
+}
+
+// bareFanout is the floor of a fan-out.
+const bareFanout = "bare fan-out over websocket"
+
+// floorFanout measures the floors' server under a fan-out.
+func (b *bench) floorFanout(ctx context.Context, s *subject, w load.Fanout) (f floorFigure, err error) {
+	run := 1 // of an open loop no message waits for another
+	if w.Rate == 0 {
+		run = w.Window
+	}
+	err = floorServer(ctx, run, func(target load.Target) error {
+		w.Target, w.Plan, w.Transport, w.Stalled, w.Slow = target, b.floorPlan(), load.WebSocket, 0, 0
+		out, err := w.Run(ctx, floorProgress{s.bar})
+		if err != nil {
+			return fmt.Errorf("the floor (%s): %w", bareFanout, err)
+		}
+		f = newFloorFigure(bareFanout, w.Subscribers, w.Records.Bytes, out.Runs[figure.MarkBest(out.Runs, w.Wanted())])
+		return nil
+	})
+	return f, err
 }
 
 // floorDisk measures the disk: a record a sync, and all that are in flight.
@@ -96,8 +137,9 @@ func (b *bench) floorDisk(ctx context.Context, s *subject, inFlight int) (all []
 	return all, nil
 }
 
-// floors measures the disk and the floor's server under a load, and prints both.
-func (b *bench) floors(ctx context.Context, s *subject, inFlight int, name string, w load.Publish) error {
+// floors measures the disk and the floor's server under a load, and what more there
+// is, and prints all.
+func (b *bench) floors(ctx context.Context, s *subject, inFlight int, name string, w load.Publish, more ...func() (floorFigure, error)) error {
 	if b.noFloors {
 		return nil
 	}
@@ -109,8 +151,15 @@ func (b *bench) floors(ctx context.Context, s *subject, inFlight int, name strin
 	if err != nil {
 		return err
 	}
+	all = append(all, f)
+	for _, measure := range more {
+		if f, err = measure(); err != nil {
+			return err
+		}
+		all = append(all, f)
+	}
 	s.bar.finish()
-	return b.printFloors(append(all, f))
+	return b.printFloors(all)
 }
 
 // floorProgress says that it is a floor that is measured.

@@ -1,6 +1,8 @@
 package floor
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,20 +25,23 @@ const (
 const answer = `{"topic":"bench-00000000","partition":0,"offset":1000000,"timestamp":"2026-01-01T00:00:00.000Z","duplicate":false}`
 
 // Serve is the floor's server until ctx ends: a WebSocket at /ws gives every
-// frame back, anything else is read and answered. It prints where it listens,
-// as the real one does.
-func Serve(ctx context.Context, out io.Writer) error {
+// frame back, and what is published to those that have subscribed; anything else
+// is read and answered. What is published waits until there is a run of so many. It
+// prints where it listens, as the real one does.
+func Serve(ctx context.Context, out io.Writer, run int) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	base, cancel := context.WithCancel(ctx)
 	defer cancel()
+	fan := newFan(run)
 	srv := &http.Server{
-		Handler: handler(), ReadHeaderTimeout: headerTimeout,
+		Handler: handler(fan), ReadHeaderTimeout: headerTimeout,
 		BaseContext: func(net.Listener) context.Context { return base },
 	}
 	var wg sync.WaitGroup
+	wg.Go(func() { fan.serveAll(base) })
 	wg.Go(func() {
 		<-base.Done()
 		srv.Close()
@@ -51,9 +56,9 @@ func Serve(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-func handler() http.Handler {
+func handler(f *fan) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ws", echo)
+	mux.HandleFunc("GET /ws", f.serve)
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, io.LimitReader(r.Body, bodyBytes)); err != nil {
 			return
@@ -65,9 +70,23 @@ func handler() http.Handler {
 	return mux
 }
 
-// echo gives every frame back.
-func echo(w http.ResponseWriter, r *http.Request) {
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: r.Header.Values("Sec-WebSocket-Protocol"), CompressionMode: websocket.CompressionDisabled})
+// keeper keeps the connection that is hijacked.
+type keeper struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack is what the library looks for.
+func (k *keeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(k.ResponseWriter).Hijack()
+	k.conn = conn
+	return conn, rw, err
+}
+
+// serve gives every frame back but one that subscribes.
+func (f *fan) serve(w http.ResponseWriter, r *http.Request) {
+	k := &keeper{ResponseWriter: w}
+	c, err := websocket.Accept(k, r, &websocket.AcceptOptions{Subprotocols: r.Header.Values("Sec-WebSocket-Protocol"), CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return // answered
 	}
@@ -82,8 +101,20 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		if buf, err = readAll(buf[:0], in); err != nil {
 			return
 		}
-		if c.Write(r.Context(), kind, buf) != nil {
+		answer := buf
+		if bytes.HasPrefix(buf, subscribeOp) {
+			answer = []byte(subscribed)
+		}
+		if c.Write(r.Context(), kind, answer) != nil {
 			return
+		}
+		switch {
+		case bytes.HasPrefix(buf, publishOp):
+			f.publish(buf)
+		case bytes.HasPrefix(buf, subscribeOp):
+			if f.subscribe(k.conn) != nil {
+				return
+			}
 		}
 	}
 }

@@ -28,7 +28,7 @@ func serveFloor(t *testing.T) load.Target {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- floor.Serve(ctx, w) }()
+	go func() { ended <- floor.Serve(ctx, w, 1) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
