@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,9 @@ loop instead, and latencies count from the time the schedule names.
 
 Every delivery is checked against the number of its message: lost and repeated
 ones are counted, and make the exit code 1.
+
+The floor of a fan-out is a bare server that writes one encoded frame, with all
+messages that are in flight, to as many subscribers: the best run is set beside it.
 
 With --stalled or --slow there are subscribers beside that do not keep up, and each
 run is measured twice, without and with them: they must not slow the others.
@@ -234,7 +238,7 @@ func (b *benchFanout) against(bare floorFigure, out load.Outcome) error {
 			cpu = r.Server.CPU / max(bare.Server.CPU, 1e-3)
 		}
 		if !b.table() {
-			return b.line(map[string]any{"kind": "comparison", "bench": b.name, "floor": bare.Floor, "rate_ratio": rate, "server_cpu_ratio": cpu})
+			return b.line(map[string]any{"kind": "comparison", "bench": b.name, "floor": bare.Floor, "rate_ratio": math.Round(1000*rate) / 1000, "server_cpu_ratio": math.Round(1000*cpu) / 1000})
 		}
 		fmt.Fprintf(b.out, "against the bare fan-out of this run: %.2f times its deliveries a second", rate)
 		if cpu > 0 {

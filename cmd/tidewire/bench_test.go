@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -137,6 +138,40 @@ func judgeRuns(t *testing.T, name, out string) {
 	}
 }
 
+// TestARestartLosesNothing restarts a server under a few subscribers, in each way.
+func TestARestartLosesNothing(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const subscribers = 30
+	dir := t.TempDir()
+	var all sync.WaitGroup // not subtests: those that run at once may not set variables
+	for _, args := range []string{"--transport ws", "--transport sse", "--transport ws --kill", "--transport sse --kill"} {
+		all.Go(func() {
+			line := append([]string{"bench", "restart", "--spawn", "--dir", dir, "--subscribers", strconv.Itoa(subscribers), "--rate", "50", "--flow", "300ms"}, strings.Fields(args)...)
+			out, code := cli(t, "", line...)
+			var f restartFigures
+			if err := json.Unmarshal([]byte(out), &f); code != exitOK || err != nil {
+				t.Errorf("%s: exit code %d, %v: %s", args, code, err, out)
+				return
+			}
+			in := 0
+			for _, n := range f.Buckets {
+				in += n
+			}
+			if f.Back != subscribers || in != subscribers || f.Published < 15 || f.Lost+f.Duplicates+f.Gaps+f.Outstanding != 0 || f.Down < f.Stop {
+				t.Errorf("%s: %+v", args, f)
+			}
+			if told := map[bool]int64{false: subscribers}[f.Kill]; f.Told != told || f.Kill != strings.Contains(args, "kill") {
+				t.Errorf("%s: %d were told when to come back, want %d", args, f.Told, told)
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestABenchmarkOfAServerOfItsOwnLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	// Under the race detector every process sleeps a second at its end.
@@ -158,6 +193,10 @@ func TestABenchmarkOfAServerOfItsOwnLeavesNothing(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+	fanout, code := cli(t, "", "bench", "fanout", "--spawn", "--dir", dir, "--subscribers", "5", "--in-flight", "4", "--runs", "1", "--duration", "100ms", "--warmup", "0s")
+	if code != exitOK || !strings.Contains(fanout, `"floor":"bare fan-out over websocket"`) || !strings.Contains(fanout, `"rate_ratio":`) {
+		t.Errorf("exit code %d: %s", code, fanout)
 	}
 	table, code := cli(t, "", "bench", "fanout", "--spawn", "--dir", dir, "--subscribers", "5", "--runs", "1", "--duration", "100ms", "--warmup", "0s", "--no-floors", "--output", "table")
 	if code != exitOK || !strings.Contains(table, "SERVER µs") || !strings.Contains(table, "0 lost") || strings.Contains(table, "REFUSED") {

@@ -111,3 +111,24 @@ func TestAServerThatIsNoneIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestAFanoutOverTheBareFloor: the floor of a fan-out speaks as the server does, and
+// loses nothing.
+func TestAFanoutOverTheBareFloor(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Run("", func(t *testing.T) {
+		f := load.Fanout{
+			Target: serveFloor(t), Records: load.Records{Topic: "t", Bytes: 64, Acks: "all"}, Transport: load.WebSocket, Subscribers: 12, Window: 3,
+			Plan: load.Plan{Warmup: 20 * time.Millisecond, Duration: 150 * time.Millisecond, Runs: 2},
+		}
+		out, err := f.Run(t.Context(), quiet{})
+		if err != nil || len(out.Runs) != 2 || out.Outstanding != 0 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		for _, r := range out.Runs {
+			if r.Messages == 0 || r.Lost+r.Dupes+r.Refused != 0 || r.Latency == nil {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
