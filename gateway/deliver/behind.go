@@ -4,13 +4,14 @@ package deliver
 // the ends of its partitions, whether its filter lets them through or not. Any
 // goroutine may ask.
 func (s *Subscription) Behind() int64 {
-	behind := -s.passed.Load()
-	for _, p := range s.parts {
+	behind := int64(0)
+	for i := range s.parts {
+		p := &s.parts[i]
 		b, err := s.hub.source.Bounds(s.topic.Ref(p.index))
 		if err != nil {
 			return 0 // nothing can be read there now, so nobody is behind
 		}
-		behind += int64(b.HW - p.began)
+		behind += max(0, int64(b.HW-p.feed.offset(p)))
 	}
-	return max(0, behind)
+	return behind
 }

@@ -7,7 +7,9 @@
 // While that offset lies in the ring it is served from the ring; while it lies
 // before, the log itself is read, in bounded pieces, until the offset meets the
 // ring. There is no splice of history and live, and no queue for a reader: one
-// that does not read is an offset that does not move.
+// that does not read is an offset that does not move. One that has read all there
+// is waits in its feed's parking, by what its filter wants: a record wakes those
+// that want it, and moves the others on without a look at them.
 //
 //	Resolve    a request ("latest", a cursor, …) to offsets, or a gap that says why not
 //	Subscribe  offsets to a Subscription: Next gives shared runs of encoded messages

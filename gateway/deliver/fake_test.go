@@ -146,7 +146,7 @@ func (m *memory) elect(ref ident.Partition, keep ident.Offset) {
 	l := m.logs[ref]
 	for len(l.batches) > 0 {
 		last := l.batches[len(l.batches)-1].Header()
-		if last.Next() <= keep {
+		if last.Next() <= keep || last.Base < l.start {
 			break
 		}
 		l.batches = l.batches[:len(l.batches)-1]

@@ -22,8 +22,10 @@ type feed struct {
 
 	mu      sync.Mutex
 	ring    ring
-	waiters []*part // have read all there is
-	ended   error   // set once: there will be nothing more
+	parking parking
+	ended   error // set once: there will be nothing more
+
+	spare []*part // room for the next list of those to wake; only who wakes them looks at it
 }
 
 // run follows the partition until its last subscription has gone, ctx ends or
@@ -70,103 +72,118 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) end(err error) {
 	f.mu.Lock()
 	f.ended = err
-	f.hub.ringBytes.Add(int64(-f.ring.restart(f.ring.end)))
-	woken := f.takeWaitersLocked()
+	woken := f.restartLocked(f.ring.end)
 	f.mu.Unlock()
-	wake(woken)
+	f.wake(woken)
 }
 
-// publish adds a block to the ring and wakes whom it may concern.
+// publish adds a block to the ring and wakes whom it is for.
 func (f *feed) publish(k *block) {
 	f.mu.Lock()
 	bound := f.hub.ringBound
 	if f.hub.ringBytes.Load() > f.hub.ringTotal {
 		bound = 0 // all rings together are over their bound: keep the newest block only
 	}
+	from := f.ring.stand()
 	f.hub.ringBytes.Add(int64(f.ring.add(k, bound)))
-	woken := f.takeWaitersLocked()
+	woken := f.parking.wanting(k, from, f.spare)
 	f.mu.Unlock()
-	wake(woken)
+	f.wake(woken)
 }
 
 // restart lets the ring go on at another place than it stands.
 func (f *feed) restart(at ident.Offset) {
 	f.mu.Lock()
-	f.hub.ringBytes.Add(int64(-f.ring.restart(at)))
-	woken := f.takeWaitersLocked()
+	woken := f.restartLocked(at)
 	f.mu.Unlock()
-	wake(woken)
+	f.wake(woken)
 }
 
-func (f *feed) takeWaitersLocked() []*part {
-	woken := f.waiters
-	f.waiters = nil
-	for _, p := range woken {
-		p.waiting = -1
-	}
+// restartLocked returns who is to be woken: all, for what they wait at the end
+// of may be another log now.
+func (f *feed) restartLocked(at ident.Offset) []*part {
+	woken := f.parking.everyone(f.ring.stand(), f.spare)
+	f.hub.ringBytes.Add(int64(-f.ring.restart(at)))
 	return woken
 }
 
-func wake(parts []*part) {
-	for _, p := range parts {
+func (f *feed) wake(woken []*part) {
+	for _, p := range woken {
 		p.sub.ready(p)
 	}
+	clear(woken) // none of them is kept longer than it lives
+	f.spare = woken[:0]
 }
 
-// outlook is what a feed can do for a reader at an offset.
-type outlook struct {
-	block *block // in the ring: read it
-	wait  bool   // at the end: the reader is woken when there is more
-	life  int    // of the ring
-	ended error
-}
-
-// at looks an offset up. A reader that has nothing to do is a waiter from then
-// on.
-func (f *feed) at(p *part, o ident.Offset) outlook {
+// enter lets a reader in, leave out.
+func (f *feed) enter(p *part, keys []hashedKey, owned ident.HashRange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := outlook{life: f.ring.life, ended: f.ended}
-	if f.ended != nil {
+	f.parking.enter(p, keys, owned)
+}
+
+func (f *feed) leave(p *part) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parking.leave(p)
+}
+
+// outlook is what a feed can do for a reader where it stands.
+type outlook struct {
+	block  *block       // in the ring: read it
+	parked bool         // at the end: the reader is woken when there is something for it
+	life   int32        // of the ring
+	end    ident.Offset // of the ring
+	ended  error
+}
+
+// at looks up where a reader stands. Nothing is said to a reader that has not
+// seen this life of the ring: perhaps the log is another one from there on, and
+// a read of the log finds that out.
+func (f *feed) at(p *part) outlook {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := outlook{life: f.ring.life, end: f.ring.end, ended: f.ended}
+	if f.ended != nil || p.life != f.ring.life {
 		return out
 	}
+	o := p.offset()
 	if out.block = f.ring.at(o); out.block == nil && o == f.ring.end {
-		f.parkLocked(p)
-		out.wait = true
+		f.parking.park(p, false)
+		out.parked = true
 	}
 	return out
 }
 
-// park makes a waiter of a reader that has found the log to end at o; false
+// park makes a reader wait that has found the log to end where it stands; false
 // where the feed has come further meanwhile, or began anew.
-func (f *feed) park(p *part, o ident.Offset, life int) bool {
+func (f *feed) park(p *part, life int32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended != nil || f.ring.end > o || f.ring.life != life {
+	if f.ended != nil || f.ring.end > p.offset() || f.ring.life != life {
 		return false
 	}
-	f.parkLocked(p)
+	f.parking.park(p, p.life != life)
 	return true
 }
 
-func (f *feed) parkLocked(p *part) {
-	if p.waiting >= 0 {
-		return
-	}
-	p.waiting = len(f.waiters)
-	f.waiters = append(f.waiters, p)
-}
-
-// leave takes a reader out of the waiters.
-func (f *feed) leave(p *part) {
+// stand is where a reader stands that is parked, or was when it was last looked
+// at: at the ring's end, however far that has moved.
+func (f *feed) stand(p *part) stand {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := p.waiting; i >= 0 && i < len(f.waiters) && f.waiters[i] == p {
-		last := len(f.waiters) - 1
-		f.waiters[i] = f.waiters[last]
-		f.waiters[i].waiting = i
-		f.waiters[last] = nil
-		f.waiters = f.waiters[:last]
+	if f.parking.holds(p) && !p.ahead {
+		p.pass(f.ring.stand())
 	}
-	p.waiting = -1
+	return stand{p.offset(), p.epoch}
+}
+
+// offset is where a reader stands, for others than its owner.
+func (f *feed) offset(p *part) ident.Offset {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.parking.holds(p) {
+		return max(p.offset(), f.ring.end)
+	}
+	return p.offset()
 }

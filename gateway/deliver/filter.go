@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"bytes"
 	"slices"
 
 	"tidewire/gateway/topology"
@@ -33,15 +32,15 @@ func NewFilter(partition *ident.Index, key *string, keys []string, prefix *strin
 // matcher is a filter made ready for many keys.
 type matcher struct {
 	all    bool
-	one    []byte
+	prefix bool   // text is what a key begins with
+	text   string // the key, or the prefix
 	many   map[string]struct{}
-	prefix []byte
 }
 
 func (f Filter) matcher() matcher {
 	switch {
 	case len(f.Keys) == 1:
-		return matcher{one: []byte(f.Keys[0])}
+		return matcher{text: f.Keys[0]}
 	case len(f.Keys) > 1:
 		m := matcher{many: make(map[string]struct{}, len(f.Keys))}
 		for _, k := range f.Keys {
@@ -49,7 +48,7 @@ func (f Filter) matcher() matcher {
 		}
 		return m
 	case f.KeyPrefix != "":
-		return matcher{prefix: []byte(f.KeyPrefix)}
+		return matcher{prefix: true, text: f.KeyPrefix}
 	}
 	return matcher{all: true}
 }
@@ -61,13 +60,31 @@ func (m *matcher) match(key []byte) bool {
 		return true
 	case len(key) == 0:
 		return false
-	case m.one != nil:
-		return bytes.Equal(m.one, key)
+	case m.prefix:
+		return len(key) >= len(m.text) && string(key[:len(m.text)]) == m.text
 	case m.many != nil:
 		_, ok := m.many[string(key)]
 		return ok
 	}
-	return bytes.HasPrefix(key, m.prefix)
+	return string(key) == m.text
+}
+
+// hashedKey is a key that a filter names.
+type hashedKey struct {
+	key  string
+	hash uint32
+}
+
+// keys are those that the filter names, if it names several.
+func (m *matcher) keys() []hashedKey {
+	if m.many == nil {
+		return nil
+	}
+	keys := make([]hashedKey, 0, len(m.many))
+	for k := range m.many {
+		keys = append(keys, hashedKey{k, ident.KeyHash(k)})
+	}
+	return keys
 }
 
 // scope is the part of a topic's layout that a filter can find records in.

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tidewire/gateway/cursor"
 	"tidewire/gateway/deliver"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -24,6 +26,8 @@ type reader struct {
 	next     map[ident.Index]ident.Offset // all before was seen, or told to be missing
 	got      int
 	gaps     int
+	cuts     int
+	cut      map[ident.Index]bool // and it has yet to hear of it
 	notified atomic.Bool
 }
 
@@ -53,7 +57,7 @@ func (r *reader) check(t *testing.T, p ident.Index, o ident.Offset, line []byte)
 	for next < ident.Offset(len(rows)) && !r.wants(rows[next].key) {
 		next++
 	}
-	if o != next {
+	if o != next || o >= ident.Offset(len(rows)) {
 		t.Fatalf("partition %d: got offset %d, the next wanted one is %d", p, o, next)
 	}
 	var msg struct {
@@ -112,7 +116,18 @@ func (r *reader) gap(t *testing.T, g *deliver.Gap) {
 	if _, err := fmt.Sscanf(g.Requested+" "+g.Earliest, "%d:%d %d:%d", &p, &requested, &p, &earliest); err != nil {
 		t.Fatalf("gap %+v: %v", g, err)
 	}
-	_, start := r.m.view(r.topic.Ref(p))
+	rows, start := r.m.view(r.topic.Ref(p))
+	if g.Reason == deliver.ReasonTruncated {
+		resume := r.places(t, g.Cursor)[p]
+		if !r.cut[p] || requested <= resume || requested < r.next[p] {
+			t.Fatalf("gap %+v: the reader was at %d and goes on at %d", g, r.next[p], resume)
+		}
+		r.unseen(t, p, rows[:resume])
+		r.next[p] = resume
+		r.cut[p] = false
+		r.cuts++
+		return
+	}
 	if g.Reason != deliver.ReasonExpired || requested >= earliest || earliest > start || r.next[p] >= earliest {
 		t.Fatalf("gap %+v: the reader was at %d, the log starts at %d", g, r.next[p], start)
 	}
@@ -120,12 +135,55 @@ func (r *reader) gap(t *testing.T, g *deliver.Gap) {
 	r.gaps++
 }
 
+// places are the offsets in a cursor.
+func (r *reader) places(t *testing.T, s string) map[ident.Index]ident.Offset {
+	t.Helper()
+	c, err := cursor.Parse(s)
+	if err != nil {
+		t.Fatalf("cursor %q: %v", s, err)
+	}
+	places := map[ident.Index]ident.Offset{}
+	for _, p := range c.Places {
+		places[p.Partition] = p.Offset
+	}
+	return places
+}
+
+// unseen fails if the reader has yet to see one of the rows.
+func (r *reader) unseen(t *testing.T, p ident.Index, rows []row) {
+	t.Helper()
+	for o := r.next[p]; o < ident.Offset(len(rows)); o++ {
+		if r.wants(rows[o].key) {
+			t.Fatalf("the reader of %+v has passed offset %d of partition %d and not seen it", r.filter, o, p)
+		}
+	}
+}
+
+// stands checks the reader's cursor: it passes nothing that the reader has yet
+// to see, whoever moved it.
+func (r *reader) stands(t *testing.T) string {
+	t.Helper()
+	s := r.sub.Cursor()
+	for p, o := range r.places(t, s) {
+		rows, _ := r.m.view(r.topic.Ref(p))
+		if r.cut[p] {
+			continue // what it passed was another log
+		}
+		if o > ident.Offset(len(rows)) {
+			t.Fatalf("the cursor is at %d of partition %d, which has %d", o, p, len(rows))
+		}
+		r.unseen(t, p, rows[:o])
+	}
+	return s
+}
+
 // TestReadersSeeExactlyTheirSliceOfTheLog runs random writers, retention, leader
-// changes and outages against readers of random pace, limits, filters and
-// places to begin, over rings small enough that everybody falls behind.
+// changes, cuts of the log and outages against readers of random pace, limits,
+// filters and places to begin, over rings small enough that everybody falls
+// behind.
 func TestReadersSeeExactlyTheirSliceOfTheLog(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
-	total, gaps := 0, 0
+	var total, gaps, cuts int
 	for i := range uint64(60) {
 		seed := base + i
 		synctest.Test(t, func(t *testing.T) {
@@ -134,17 +192,17 @@ func TestReadersSeeExactlyTheirSliceOfTheLog(t *testing.T) {
 					t.Logf("seed %d", seed)
 				}
 			}()
-			got, lost := scenario(t, rand.New(rand.NewPCG(seed, 1)))
-			total, gaps = total+got, gaps+lost
+			got, lost, cut := scenario(t, rand.New(rand.NewPCG(seed, 1)))
+			total, gaps, cuts = total+got, gaps+lost, cuts+cut
 		})
 	}
-	t.Logf("%d messages, %d gaps", total, gaps)
-	if total < 1000 || gaps == 0 {
-		t.Fatalf("%d messages and %d gaps exercise too little", total, gaps)
+	t.Logf("%d messages, %d gaps, %d cuts", total, gaps, cuts)
+	if total < 1000 || gaps == 0 || cuts == 0 {
+		t.Fatalf("%d messages, %d gaps and %d cuts exercise too little", total, gaps, cuts)
 	}
 }
 
-func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
+func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
 	m := newMemory()
 	topic := m.topic("orders", 1+rnd.IntN(4))
 	n := len(topic.Partitions)
@@ -172,24 +230,27 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 	}
 	var readers []*reader
 	join := func() {
-		r := &reader{m: m, topic: topic, next: map[ident.Index]ident.Offset{}}
-		switch rnd.IntN(5) {
-		case 0:
+		r := &reader{m: m, topic: topic, next: map[ident.Index]ident.Offset{}, cut: map[ident.Index]bool{}}
+		switch rnd.IntN(6) {
+		case 0, 1:
 			r.filter.Keys = []string{keys[1+rnd.IntN(5)]}
-		case 1:
-			r.filter.Keys = []string{"a", "c", "x"}
 		case 2:
-			r.filter.KeyPrefix = "a"
+			r.filter.Keys = []string{"a", "c", "x"}
 		case 3:
+			r.filter.KeyPrefix = []string{"a", "c", "ca"}[rnd.IntN(3)]
+		case 4:
 			r.filter.Partition = at(ident.Index(rnd.IntN(n)))
 		}
 		q := deliver.Request{Topic: topic, Filter: r.filter, From: []string{"earliest", "latest"}[rnd.IntN(2)]}
 		if len(readers) > 0 && rnd.IntN(3) == 0 { // resume where another one stands
 			other := readers[rnd.IntN(len(readers))]
 			r.filter = other.filter
-			q = deliver.Request{Topic: topic, Filter: r.filter, HasCursor: true, Cursor: other.sub.Cursor()}
+			q = deliver.Request{Topic: topic, Filter: r.filter, HasCursor: true, Cursor: other.stands(t)}
 		}
 		start := resolve(t, h, q)
+		if start.Gap != nil { // of the other one, which has yet to hear of it
+			return
+		}
 		for _, p := range start.Places {
 			r.next[p.Partition] = p.Offset
 		}
@@ -197,7 +258,7 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 		readers = append(readers, r)
 	}
 	for range 200 {
-		switch rnd.IntN(12) {
+		switch rnd.IntN(14) {
 		case 0, 1, 2, 3:
 			write()
 		case 4:
@@ -207,7 +268,8 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 		case 5:
 			ref := topic.Ref(ident.Index(rnd.IntN(n)))
 			rows, start := m.view(ref)
-			if len(rows) > int(start) {
+			heard := !slices.ContainsFunc(readers, func(r *reader) bool { return r.cut[ref.Index] })
+			if heard && len(rows) > int(start) { // of an epoch that retention took nothing is known
 				m.retain(ref, start+ident.Offset(rnd.IntN(len(rows)-int(start)+1)))
 			}
 		case 6:
@@ -224,8 +286,37 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 			if len(readers) > 4 {
 				k := rnd.IntN(len(readers))
 				readers[k].sub.Close()
-				got, gaps = got+readers[k].got, gaps+readers[k].gaps
+				got, gaps, cuts = got+readers[k].got, gaps+readers[k].gaps, cuts+readers[k].cuts
 				readers = append(readers[:k], readers[k+1:]...)
+			}
+		case 9:
+			if len(readers) > 0 {
+				readers[rnd.IntN(len(readers))].stands(t)
+			}
+		case 10: // the log is cut, some of it perhaps after it was read
+			if rnd.IntN(4) > 0 {
+				continue
+			}
+			for _, r := range readers { // what is in hand would still be given
+				for !r.read(t, 1000, deliver.Limit{Messages: 10, Bytes: 4000}) {
+				}
+			}
+			for range rnd.IntN(4) {
+				write()
+			}
+			if rnd.IntN(2) == 0 {
+				synctest.Wait()
+			}
+			ref := topic.Ref(ident.Index(rnd.IntN(n)))
+			rows, _ := m.view(ref)
+			m.elect(ref, ident.Offset(max(0, len(rows)-rnd.IntN(12))))
+			time.Sleep(5 * time.Second) // a feed that waits for a leader holds the old log
+			synctest.Wait()
+			rows, _ = m.view(ref)
+			for _, r := range readers {
+				if o, ok := r.places(t, r.sub.Cursor())[ref.Index]; ok && o > ident.Offset(len(rows)) {
+					r.cut[ref.Index] = true
+				}
 			}
 		default:
 			if len(readers) > 0 {
@@ -245,18 +336,15 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps int) {
 				}
 			}
 		}
-		for p, next := range r.next {
+		r.stands(t)
+		for p := range r.next {
 			rows, _ := m.view(topic.Ref(p))
-			for ; next < ident.Offset(len(rows)); next++ {
-				if r.wants(rows[next].key) {
-					t.Fatalf("the reader is idle and has not seen offset %d of partition %d", next, p)
-				}
-			}
+			r.unseen(t, p, rows)
 		}
-		got, gaps = got+r.got, gaps+r.gaps
+		got, gaps, cuts = got+r.got, gaps+r.gaps, cuts+r.cuts
 		r.sub.Close()
 	}
-	return got, gaps
+	return got, gaps, cuts
 }
 
 func ownerOf(t *cluster.Topic, key string) ident.Index {

@@ -12,10 +12,11 @@ import (
 type ring struct {
 	blocks []*block
 	end    ident.Offset // next offset after the last block; -1: nothing is known yet
+	epoch  ident.Epoch  // of the last block
 	bytes  int
 	// life counts how often the ring began anew: a reader that saw an earlier
 	// life checks that its place still is part of the log.
-	life int
+	life int32
 }
 
 // restart empties the ring; it goes on at end. It returns the bytes let go.
@@ -30,7 +31,7 @@ func (r *ring) restart(end ident.Offset) int {
 // returns by how many bytes the ring has grown.
 func (r *ring) add(k *block, bound int) int {
 	before := r.bytes
-	r.end = k.next
+	r.end, r.epoch = k.next, k.epoch
 	if k.base == k.next { // voids alone: nothing to read
 		return 0
 	}
@@ -45,10 +46,16 @@ func (r *ring) add(k *block, bound int) int {
 	return r.bytes - before
 }
 
+// stand is where a reader stands that has passed every block.
+func (r *ring) stand() stand { return stand{r.end, r.epoch} }
+
 // at is the block that holds an offset; nil where the ring does not.
 func (r *ring) at(o ident.Offset) *block {
 	if len(r.blocks) == 0 || o < r.blocks[0].base || o >= r.end {
 		return nil
+	}
+	if last := r.blocks[len(r.blocks)-1]; o >= last.base {
+		return last
 	}
 	i := sort.Search(len(r.blocks), func(i int) bool { return r.blocks[i].next > o })
 	return r.blocks[i]

@@ -79,6 +79,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-due:
 		case <-comment.C:
 			st.out.comment()
+			st.sub.Refresh() // so that its id does not stay behind what it does not want
 		case <-st.streams.drain:
 			return st.closing()
 		case <-ctx.Done():

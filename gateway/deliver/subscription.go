@@ -2,10 +2,7 @@ package deliver
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"tidewire/gateway/cursor"
 	"tidewire/internal/cluster"
@@ -13,7 +10,8 @@ import (
 )
 
 // Subscription reads a topic from a Start on, for ever. It belongs to one
-// goroutine, but for Close, which any may call once that one has let go of it.
+// goroutine, but for Behind, and for Close, which any may call once that one has
+// let go of it.
 //
 // Its whole state is an offset for each of its partitions, and at most one
 // piece of the log that it is working on: it has no queue and no goroutine.
@@ -22,53 +20,51 @@ type Subscription struct {
 	topic  *cluster.Topic
 	rng    ident.HashRange
 	match  matcher
-	parts  []*part // by partition
+	parts  []part // by partition; never moved, for feeds know where they are
 	notify func()
-	moved  bool
-	passed atomic.Int64 // offsets, over all partitions
 
-	queue []*part // that may have something to read; only the owner looks at it
-
-	mu     sync.Mutex
-	woken  []*part // to be queued
+	queue  line                 // that may have something to read; only the owner looks at it
+	woken  atomic.Pointer[part] // to be queued, the last one first
 	closed atomic.Bool
-}
-
-// part is where a subscription stands in one partition.
-type part struct {
-	sub   *Subscription
-	feed  *feed
-	index ident.Index
-	next  ident.Offset
-	epoch ident.Epoch
-	began ident.Offset
-
-	life  int      // of the ring when next was last known to be part of the log
-	held  []*block // being worked on, from done on
-	done  int
-	live  bool // held comes from the ring
-	pause time.Duration
-	retry *time.Timer // while the partition is unavailable
-
-	waiting int // place among the feed's waiters, -1: none; guarded by feed.mu
 }
 
 // Subscribe begins a subscription. notify is called, from any goroutine, when
 // there may be something to read after Next has said Idle; it must be quick and
 // must not call the subscription.
 func (h *Hub) Subscribe(start Start, notify func()) *Subscription {
-	s := &Subscription{hub: h, topic: start.Topic, rng: start.Range, match: start.Filter.matcher(), notify: notify}
-	for _, p := range start.Places {
-		s.parts = append(s.parts, &part{
-			sub: s, index: p.Partition, next: p.Offset, began: p.Offset, epoch: p.Epoch, life: -1, waiting: -1,
-			feed: h.join(start.Topic.Name, start.Topic.Ref(p.Partition)),
-		})
+	s := newSubscription(len(start.Places))
+	s.hub, s.topic, s.rng, s.match, s.notify = h, start.Topic, start.Range, start.Filter.matcher(), notify
+	keys := s.match.keys()
+	for i, at := range start.Places {
+		p := &s.parts[i]
+		p.sub, p.index, p.told, p.epoch, p.life = s, at.Partition, at.Offset, at.Epoch, unseen
+		p.next.Store(int64(at.Offset))
+		p.feed = h.join(start.Topic.Name, start.Topic.Ref(at.Partition))
+		owned := ident.FullRange
+		if known, ok := start.Topic.Partition(at.Partition); ok {
+			owned = known.Range
+		}
+		p.feed.enter(p, keys, owned)
+		s.queue.push(p)
 	}
 	if start.Gap != nil { // whoever subscribes tells its client of it
 		h.metrics.gaps.WithLabelValues(start.Gap.Reason).Inc()
 	}
-	s.queue = slices.Clone(s.parts)
 	return s
+}
+
+// newSubscription has room for n parts; one is in the same piece of memory, for
+// there may be very many.
+func newSubscription(n int) *Subscription {
+	if n == 1 {
+		single := &struct {
+			Subscription
+			part [1]part
+		}{}
+		single.parts = single.part[:]
+		return &single.Subscription
+	}
+	return &Subscription{parts: make([]part, n)}
 }
 
 // Close ends the subscription.
@@ -76,10 +72,11 @@ func (s *Subscription) Close() {
 	if s.closed.Swap(true) {
 		return
 	}
-	for _, p := range s.parts {
+	for i := range s.parts {
+		p := &s.parts[i]
 		p.feed.leave(p)
-		if p.retry != nil {
-			p.retry.Stop()
+		if p.log != nil && p.log.retry != nil {
+			p.log.retry.Stop()
 		}
 		s.hub.leave(p.feed)
 	}
@@ -92,88 +89,64 @@ func (s *Subscription) Topic() *cluster.Topic { return s.topic }
 func (s *Subscription) Single() bool { return len(s.parts) == 1 }
 
 // Moved reports whether the subscription stands elsewhere than when Cursor was
-// last called.
-func (s *Subscription) Moved() bool { return s.moved }
+// last called: by what Next gave or passed over, and by what the feeds passed
+// over for it up to the last Refresh.
+func (s *Subscription) Moved() bool {
+	for i := range s.parts {
+		if p := &s.parts[i]; p.offset() != p.told {
+			return true
+		}
+	}
+	return false
+}
+
+// Refresh lets Moved know of what the feeds passed over since Next said Idle. A
+// subscription with a filter is not woken for records that it does not want, and
+// yet its cursor must not stay behind for ever.
+func (s *Subscription) Refresh() {
+	for i := range s.parts {
+		s.parts[i].stand()
+	}
+}
 
 // Cursor is where the subscription stands: before whatever Next gives next.
 func (s *Subscription) Cursor() string {
-	s.moved = false
-	return s.at(nil, 0)
+	places := make([]cursor.Place, len(s.parts))
+	for i := range s.parts {
+		p := &s.parts[i]
+		places[i] = p.place()
+		p.told = places[i].Offset
+	}
+	return s.cursor(places)
 }
 
 // CursorAfter is where the subscription stood once message i of the run that
 // Next gave last was read.
-func (s *Subscription) CursorAfter(r Run, i int) string { return s.at(&r, i) }
-
-func (s *Subscription) at(r *Run, i int) string {
+func (s *Subscription) CursorAfter(r Run, i int) string {
 	places := make([]cursor.Place, len(s.parts))
-	for k, p := range s.parts {
-		places[k] = cursor.Place{Partition: p.index, Epoch: p.epoch, Offset: p.next}
-		if r != nil && r.Partition() == p.index {
+	for k := range s.parts {
+		if places[k] = s.parts[k].place(); r.Partition() == places[k].Partition {
 			places[k].Offset = r.Offset(i) + 1
 		}
 	}
+	return s.cursor(places)
+}
+
+func (s *Subscription) cursor(places []cursor.Place) string {
 	return cursor.Of(s.topic, s.rng, places).String()
-}
-
-// ready queues a part for the next call of Next.
-func (s *Subscription) ready(p *part) {
-	if s.closed.Load() {
-		return
-	}
-	s.mu.Lock()
-	s.woken = append(s.woken, p)
-	first := len(s.woken) == 1
-	s.mu.Unlock()
-	if first {
-		s.notify()
-	}
-}
-
-// EventKind says what Next found.
-type EventKind uint8
-
-const (
-	// Idle: everything committed was read; notify is called when there is more.
-	Idle EventKind = iota
-	// Busy: nothing yet, but some of the log was passed over. Call again, after
-	// others had their turn.
-	Busy
-	// Behind: the log has to be read, and Limit.Ring forbids it. Call again without.
-	Behind
-	// Messages: Run is not empty.
-	Messages
-	// Lost: Gap says what is missing; the subscription goes on behind it.
-	Lost
-	// Stuck: Err says why nothing more will come from one partition; the others
-	// go on.
-	Stuck
-	// Ended: Err says why nothing more will come.
-	Ended
-)
-
-// Event is what Next gives.
-type Event struct {
-	Kind EventKind
-	Run  Run
-	Gap  *Gap
-	Err  error
 }
 
 // Next reads on. It does not wait for records, but may read the log: a bounded
 // piece of it. Partitions take turns.
 func (s *Subscription) Next(ctx context.Context, lim Limit) Event {
 	s.takeWoken()
-	for len(s.queue) > 0 {
-		p := s.queue[0]
+	for p := s.queue.pop(); p != nil; p = s.queue.pop() {
 		ev, keep := p.step(ctx, lim)
 		switch {
-		case ev.Kind == Behind: // it stays at the front
-		case !keep:
-			s.pop()
-		case !p.holds() || p.live: // else finish the piece of the log in hand first
-			s.pop()
-			s.queue = append(s.queue, p)
+		case ev.Kind == Behind, keep && p.block != nil && !p.live: // finish the piece of the log in hand first
+			s.queue.pushFront(p)
+		case keep:
+			s.queue.push(p)
 		}
 		if ev.Kind != Idle {
 			return ev
@@ -182,18 +155,70 @@ func (s *Subscription) Next(ctx context.Context, lim Limit) Event {
 	return Event{}
 }
 
-func (s *Subscription) pop() {
-	copy(s.queue, s.queue[1:])
-	s.queue[len(s.queue)-1] = nil
-	s.queue = s.queue[:len(s.queue)-1]
+// ready queues a part for the next call of Next.
+func (s *Subscription) ready(p *part) {
+	if s.closed.Load() {
+		return
+	}
+	for {
+		first := s.woken.Load()
+		p.link = first
+		if s.woken.CompareAndSwap(first, p) {
+			if first == nil {
+				s.notify()
+			}
+			return
+		}
+	}
 }
 
+// takeWoken queues those that are ready, the first one first.
 func (s *Subscription) takeWoken() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, p := range s.woken {
-		s.queue = append(s.queue, p)
-		s.woken[i] = nil
+	if s.woken.Load() == nil {
+		return
 	}
-	s.woken = s.woken[:0]
+	var woken *part
+	for p := s.woken.Swap(nil); p != nil; {
+		next := p.link
+		p.link, woken = woken, p
+		p = next
+	}
+	for woken != nil {
+		p := woken
+		woken = p.link
+		p.waits = false
+		s.queue.push(p)
+	}
+}
+
+// line is a queue of parts; each is in one at most.
+type line struct{ first, last *part }
+
+func (l *line) push(p *part) {
+	p.link = nil
+	if l.first == nil {
+		l.first = p
+	} else {
+		l.last.link = p
+	}
+	l.last = p
+}
+
+func (l *line) pushFront(p *part) {
+	if p.link = l.first; p.link == nil {
+		l.last = p
+	}
+	l.first = p
+}
+
+// pop takes the first one out; nil: there is none. From here on others may link
+// it elsewhere.
+func (l *line) pop() *part {
+	p := l.first
+	if p != nil {
+		if l.first = p.link; l.first == nil {
+			l.last = nil
+		}
+	}
+	return p
 }

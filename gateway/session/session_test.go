@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tidewire/gateway/cursor"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/session"
 	"tidewire/internal/ident"
@@ -367,6 +369,60 @@ func TestCursorsComeWithinTwoSecondsAndOnceASecond(t *testing.T) {
 		if end, err := n.hub.Resolve(t.Context(), deliver.Request{Topic: n.Snapshot().Topics["orders"], From: "latest"}); err != nil || end.Cursor() != last || len(c.lines) != 0 {
 			t.Fatalf("%q", c.lines)
 		}
+	})
+}
+
+// TestAFilteredSubscriptionHearsWhereItStands: what its filter keeps back makes
+// no push by itself. The cursor comes with the pings, with what it does get, and
+// before a close.
+func TestAFilteredSubscriptionHearsWhereItStands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		topic := n.topic("orders", 1)
+		ref := topic.Ref(0)
+		c := n.open(t)
+		c.send(t, `{"op":"subscribe","topic":"orders","key":"mine"}`)
+		c.want(t, "subscribed")
+		synctest.Wait()
+		offset := func(o object) ident.Offset {
+			at, err := cursor.Parse(o.str("cursor"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at.Places[0].Offset
+		}
+		var told []ident.Offset
+		for i := range 100 { // 100 s, four pings
+			n.append(ref, "other", fmt.Sprint(i))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			c.mu.Lock()
+			waiting := len(c.lines)
+			c.mu.Unlock()
+			for range waiting {
+				told = append(told, offset(c.want(t, "cursor")))
+			}
+		}
+		if pings := len(c.pings); len(told) != pings || pings < 3 || told[pings-1]-told[pings-2] != 25 {
+			t.Fatalf("cursors at %v with %d pings", told, pings)
+		}
+		n.append(ref, "mine", `"own"`)
+		if got := c.messages(t, 1); got[0].num("offset") != 100 {
+			t.Fatal(got)
+		}
+		if o := offset(c.want(t, "cursor")); o != 101 {
+			t.Fatal(o)
+		}
+		n.append(ref, "other", "1")
+		synctest.Wait()
+		var drained sync.WaitGroup
+		drained.Go(func() { _ = n.manager.Drain(context.Background()) })
+		if o := offset(c.want(t, "cursor")); o != 102 {
+			t.Fatalf("told %d before the close", o)
+		}
+		c.want(t, "closing")
+		c.closed(t)
+		drained.Wait()
 	})
 }
 

@@ -48,8 +48,11 @@ func (s *session) turn(d *desk) outcome {
 		d.control = appendControl(d.control, opPong, pong)
 	}
 	now := time.Now()
-	if !out.pingAt.After(now) && !s.beat(d, now) {
-		return s.finish(d, silent)
+	if !out.pingAt.After(now) {
+		if !s.beat(d, now) {
+			return s.finish(d, silent)
+		}
+		s.refresh(now)
 	}
 	if drain && out.farewell == none {
 		s.goodbye(d, now)
@@ -152,13 +155,7 @@ func (s *session) serve(d *desk, x *subscription, now time.Time) outcome {
 	credit := x.credit
 	s.mu.Unlock()
 	sent, to := s.take(d, x, credit)
-	if x.sub.Moved() && !x.dirty {
-		x.dirty = true
-		s.outlet.moved = append(s.outlet.moved, x)
-		if s.outlet.cursorAt.IsZero() {
-			s.outlet.cursorAt = now.Add(cursorEvery)
-		}
-	}
+	s.note(x, now.Add(cursorEvery))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.credit != unbounded {
@@ -216,6 +213,31 @@ func (s *session) take(d *desk, x *subscription, credit int64) (sent int, to out
 		}
 	}
 	return sent, more
+}
+
+// note has the cursor of a subscription that has moved told at a time.
+func (s *session) note(x *subscription, at time.Time) {
+	out := &s.outlet
+	if x.dirty || !x.sub.Moved() {
+		return
+	}
+	x.dirty = true
+	out.moved = append(out.moved, x)
+	if out.cursorAt.IsZero() {
+		out.cursorAt = at
+	}
+}
+
+// refresh has the cursors told now of all that have moved, be it only past what
+// their filters do not let through. That wakes nobody, so it is looked for when
+// there is something to say anyway: a ping, or a goodbye.
+func (s *session) refresh(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.subs {
+		x.sub.Refresh()
+		s.note(x, now)
+	}
 }
 
 // cursors tells where the subscriptions stand that have moved.
