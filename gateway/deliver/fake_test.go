@@ -3,6 +3,7 @@ package deliver_test
 import (
 	"context"
 	"fmt"
+	"sort"
 	"sync"
 	"testing"
 
@@ -201,12 +202,10 @@ func (m *memory) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	if l.broken > 0 && r.Offset >= l.broken {
 		return res, fault.New(fault.LeaderUnavailable, "damaged from %d on", l.broken).Lasts()
 	}
-	for _, batch := range l.batches {
+	first := sort.Search(len(l.batches), func(i int) bool { return l.batches[i].Header().Next() > r.Offset })
+	for _, batch := range l.batches[first:] {
 		if l.broken > 0 && batch.Header().Next() > l.broken {
 			break
-		}
-		if batch.Header().Next() <= r.Offset {
-			continue
 		}
 		if len(res.Batches) > 0 && len(res.Batches)+len(batch) > r.MaxBytes {
 			break
@@ -275,7 +274,7 @@ func (m *memory) view(ref ident.Partition) (rows []row, start ident.Offset) {
 }
 
 // startHub runs a hub until the test ends.
-func startHub(t *testing.T, m *memory, cfg deliver.Config) *deliver.Hub {
+func startHub(t testing.TB, m *memory, cfg deliver.Config) *deliver.Hub {
 	t.Helper()
 	cfg.Source, cfg.Topology = m, m
 	h := deliver.New(cfg)

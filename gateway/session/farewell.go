@@ -38,7 +38,7 @@ func (s *session) goodbye(d *desk, now time.Time) {
 	s.outlet.farewell = said
 	s.outlet.partAt = now.Add(partingTime)
 	s.refresh(now)
-	s.cursors(d)
+	s.cursors(d, now)
 	d.line(reply.Closing("draining", s.m.leaving().Return(now).String()))
 }
 
@@ -89,8 +89,9 @@ func (s *session) parted(now time.Time) bool {
 // subscriptions stand, then the closing handshake. That waits for the client,
 // so somebody else does it.
 func (s *session) finish(d *desk, v verdict) outcome {
-	s.refresh(time.Now())
-	s.cursors(d)
+	now := time.Now()
+	s.refresh(now)
+	s.cursors(d, now)
 	b, runs := d.take(), slices.Clone(d.runs)
 	if v.code >= 4000 {
 		s.logger().Info("closing a connection", "code", v.code, "reason", v.reason)

@@ -372,6 +372,38 @@ func TestCursorsComeWithinTwoSecondsAndOnceASecond(t *testing.T) {
 	})
 }
 
+// TestACursorThatIsDueComesWithTheMessages: a subscriber that gets a message now
+// and then costs one write for each.
+func TestACursorThatIsDueComesWithTheMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		ref := n.topic("orders", 1).Ref(0)
+		c := n.open(t)
+		c.send(t, `{"op":"subscribe","topic":"orders"}`)
+		c.want(t, "subscribed")
+		frames := func() int {
+			synctest.Wait()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.frames
+		}
+		last := ""
+		for i := range 10 {
+			before := frames()
+			n.append(ref, "", fmt.Sprint(i))
+			time.Sleep(2 * time.Second)
+			if got := frames() - before; got != 1 {
+				t.Fatalf("message %d made %d frames", i, got)
+			}
+			c.messages(t, 1)
+			last = c.want(t, "cursor").str("cursor")
+		}
+		if end, err := n.hub.Resolve(t.Context(), deliver.Request{Topic: n.Snapshot().Topics["orders"], From: "latest"}); err != nil || end.Cursor() != last {
+			t.Fatal(last, err)
+		}
+	})
+}
+
 // TestAFilteredSubscriptionHearsWhereItStands: what its filter keeps back makes
 // no push by itself. The cursor comes with the pings, with what it does get, and
 // before a close.

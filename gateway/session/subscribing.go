@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/deliver"
@@ -26,7 +27,8 @@ type subscription struct {
 	queued bool  // in session.ready
 	gone   bool
 
-	dirty bool // moved since its last cursor; the writer's
+	dirty  bool      // in outlet.moved; the writer's
+	toldAt time.Time // when the client last heard its cursor; the writer's
 }
 
 func (s *session) subscribe(ctx context.Context, f *wire.Frame) error {

@@ -15,8 +15,11 @@ const (
 	// turnBytes and turnMessages are one subscription's part of a turn.
 	turnBytes    = 16 << 10
 	turnMessages = 256
-	// cursorEvery keeps the promise of a cursor within 2 s of moving.
+	// cursorEvery is the least time between two cursors of a subscription. One
+	// that is due goes with what it is given; cursorLate after it has moved it
+	// goes alone, which keeps the promise of a cursor within 2 s of moving.
 	cursorEvery = time.Second
+	cursorLate  = 1500 * time.Millisecond
 )
 
 // outlet is the session's writing side: what turns work on. It belongs to
@@ -58,7 +61,7 @@ func (s *session) turn(d *desk) outcome {
 		s.goodbye(d, now)
 	}
 	if !out.cursorAt.IsZero() && !out.cursorAt.After(now) {
-		s.cursors(d)
+		s.cursors(d, now)
 	}
 	to := rest
 	if out.farewell == none {
@@ -155,9 +158,15 @@ func (s *session) serve(d *desk, x *subscription, now time.Time) outcome {
 	credit := x.credit
 	s.mu.Unlock()
 	sent, to := s.take(d, x, credit)
-	s.note(x, now.Add(cursorEvery))
+	due := sent > 0 && now.Sub(x.toldAt) >= cursorEvery
+	if !due {
+		s.note(x, now.Add(cursorLate))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if due && !x.gone {
+		s.tell(d, x, now)
+	}
 	if x.credit != unbounded {
 		x.credit -= int64(sent)
 	}
@@ -241,12 +250,23 @@ func (s *session) refresh(now time.Time) {
 }
 
 // cursors tells where the subscriptions stand that have moved.
-func (s *session) cursors(d *desk) {
+func (s *session) cursors(d *desk, now time.Time) {
 	out := &s.outlet
-	for i, x := range out.moved {
-		x.dirty = false
-		d.line(wire.Open(nil, "cursor").Str("sub", x.name).Str("cursor", x.sub.Cursor()).Close())
-		out.moved[i] = nil
+	for len(out.moved) > 0 {
+		s.tell(d, out.moved[len(out.moved)-1], now)
 	}
-	out.moved, out.cursorAt = out.moved[:0], time.Time{}
+	out.cursorAt = time.Time{}
+}
+
+// tell says where a subscription stands.
+func (s *session) tell(d *desk, x *subscription, now time.Time) {
+	if out := &s.outlet; x.dirty {
+		x.dirty = false
+		out.moved = slices.DeleteFunc(out.moved, func(q *subscription) bool { return q == x })
+		if len(out.moved) == 0 {
+			out.cursorAt = time.Time{}
+		}
+	}
+	x.toldAt = now
+	d.line(wire.Open(nil, "cursor").Str("sub", x.name).Str("cursor", x.sub.Cursor()).Close())
 }
