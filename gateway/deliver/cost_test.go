@@ -110,6 +110,18 @@ func TestADeliveryAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestACursorOfOnePartitionAllocatesNothing(t *testing.T) {
+	c := newCrowd(t, 1, true)
+	c.begin(t, "k0", 1)
+	text := make([]byte, 0, 192)
+	if n := testing.AllocsPerRun(100, func() { text = c.subs[0].AppendCursor(text[:0]) }); n != 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+	if string(text) != c.subs[0].Cursor() {
+		t.Errorf("%s is not %s", text, c.subs[0].Cursor())
+	}
+}
+
 // BenchmarkDelivery is from a record's being kept to its being read by all that
 // it is for.
 func BenchmarkDelivery(b *testing.B) {

@@ -110,14 +110,22 @@ func (s *Subscription) Refresh() {
 }
 
 // Cursor is where the subscription stands: before whatever Next gives next.
-func (s *Subscription) Cursor() string {
-	places := make([]cursor.Place, len(s.parts))
+func (s *Subscription) Cursor() string { return string(s.AppendCursor(nil)) }
+
+// AppendCursor appends Cursor to text. Where one partition is read and there is
+// room it allocates nothing.
+func (s *Subscription) AppendCursor(text []byte) []byte {
+	var one [1]cursor.Place
+	places := one[:]
+	if len(s.parts) > 1 {
+		places = make([]cursor.Place, len(s.parts))
+	}
 	for i := range s.parts {
 		p := &s.parts[i]
 		places[i] = p.place()
 		p.told = places[i].Offset
 	}
-	return s.cursor(places)
+	return cursor.Of(s.topic, s.rng, places).AppendTo(text)
 }
 
 // CursorAfter is where the subscription stood once message i of the run that
@@ -129,10 +137,6 @@ func (s *Subscription) CursorAfter(r Run, i int) string {
 			places[k].Offset = r.Offset(i) + 1
 		}
 	}
-	return s.cursor(places)
-}
-
-func (s *Subscription) cursor(places []cursor.Place) string {
 	return cursor.Of(s.topic, s.rng, places).String()
 }
 

@@ -268,5 +268,8 @@ func (s *session) tell(d *desk, x *subscription, now time.Time) {
 		}
 	}
 	x.toldAt = now
-	d.line(wire.Open(nil, "cursor").Str("sub", x.name).Str("cursor", x.sub.Cursor()).Close())
+	var room [192]byte // for the cursor of one partition
+	text := append(x.sub.AppendCursor(append(room[:0], '"')), '"')
+	d.head = wire.Open(d.head[:0], "cursor").Str("sub", x.name).Raw("cursor", text).Close()
+	d.line(d.head)
 }
