@@ -124,8 +124,10 @@ func TestRefusals(t *testing.T) {
 			"websocket": func() string { return overWS("", foreign()) },
 		}},
 		{"a publish without the right", "forbidden", map[string]func() string{
-			"http":      func() string { return overHTTP("POST", "", "1", bearer(reader)) },
-			"websocket": func() string { return overWS("", bearer(reader), claims{"op": "publish", "topic": "orders", "value": 1}) },
+			"http": func() string { return overHTTP("POST", "", "1", bearer(reader)) },
+			"websocket": func() string {
+				return overWS("", bearer(reader), claims{"op": "publish", "topic": "orders", "value": 1})
+			},
 		}},
 		{"a subscribe without the right", "forbidden", map[string]func() string{
 			"http":      func() string { return overHTTP("GET", "", "", bearer(writer)) },

@@ -35,6 +35,10 @@ With --churn it opens and abruptly cuts all of them so many times, and compares
 memory, goroutines and open files after the last round with those before the first,
 and with those after the first: what a server keeps for the next round is no leak.
 
+Of the memory that the process has, its own is what is not its binary's: code that is
+used for the first time comes in from the file, and stays. Heap in use has garbage in
+it, and holes.
+
 A runtime gives memory back late: the longer --settle, the nearer the figure is to
 what is really in use. Two minutes and a half are enough for a collection by the
 clock.`,
@@ -183,10 +187,10 @@ func (b *benchConnections) print(f connectionFigures, s *subject) error {
 	if b.churn == 0 {
 		fmt.Fprintf(b.out, "idle: %.0f bytes of the server's memory each after %s (peak %.0f), %.3f cores kept busy\n", f.RSSEach, b.settle, f.PeakEach, f.IdleCores)
 	}
-	table := [][]string{{"WHEN", "RSS kB", "PEAK kB", "HEAP kB", "STACKS kB", "GOROUTINES", "FILES"}}
+	table := [][]string{{"WHEN", "RSS kB", "OWN kB", "PEAK kB", "HEAP kB", "STACKS kB", "GOROUTINES", "FILES"}}
 	for _, x := range f.Snapshots {
 		table = append(table, []string{
-			x.What, kilobytes(x.RSS), kilobytes(x.Peak), kilobytes(x.Heap), kilobytes(x.Stacks), known(x.Goroutines), known(x.Files),
+			x.What, kilobytes(x.RSS), kilobytes(x.Anonymous), kilobytes(x.Peak), kilobytes(x.Heap), kilobytes(x.Stacks), known(x.Goroutines), known(x.Files),
 		})
 	}
 	if err := rows(b.out, table); err != nil {
@@ -195,8 +199,8 @@ func (b *benchConnections) print(f connectionFigures, s *subject) error {
 	last := f.Snapshots[len(f.Snapshots)-1]
 	for _, x := range f.Snapshots[:len(f.Snapshots)-1] {
 		if b.churn > 0 {
-			fmt.Fprintf(b.out, "left since %s: memory %s, goroutines %s, files %s\n", x.What,
-				growth(x.RSS, last.RSS), growth(int64(x.Goroutines), int64(last.Goroutines)), growth(int64(x.Files), int64(last.Files)))
+			fmt.Fprintf(b.out, "left since %s: memory %s, its own %s, heap in use %s, goroutines %s, files %s\n", x.What,
+				growth(x.RSS, last.RSS), growth(x.Anonymous, last.Anonymous), growth(x.Heap, last.Heap), growth(int64(x.Goroutines), int64(last.Goroutines)), growth(int64(x.Files), int64(last.Files)))
 		}
 	}
 	for _, text := range s.remarks {
