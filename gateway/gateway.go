@@ -23,6 +23,7 @@ import (
 	"tidewire/gateway/quota"
 	"tidewire/gateway/session"
 	"tidewire/gateway/topology"
+	"tidewire/gateway/turn"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 )
@@ -89,6 +90,7 @@ type Gateway struct {
 	hub       *deliver.Hub
 	streams   *deliver.Streams
 	connected *connection.Set
+	crew      *turn.Crew
 	sessions  *session.Manager
 	api       *httpapi.API
 	server    *http.Server
@@ -112,8 +114,9 @@ func New(cfg Config) *Gateway {
 	g.streams = deliver.NewStreams(deliver.StreamsConfig{
 		Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
 	})
+	g.crew = turn.NewCrew()
 	g.sessions = session.New(session.Config{
-		Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -136,7 +139,12 @@ func New(cfg Config) *Gateway {
 func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.hub.Run(ctx) })
-	group.Go(func() error { return g.sessions.Run(ctx) })
+	working, rest := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { return g.crew.Run(working) })
+	group.Go(func() error {
+		defer rest() // whoever writes has had its last turn
+		return g.sessions.Run(ctx)
+	})
 	group.Go(func() error { return g.connected.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
 	group.Go(func() error {

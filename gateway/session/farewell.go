@@ -127,7 +127,7 @@ func (s *session) handshake(v verdict) {
 
 // lost ends a connection that cannot be written to.
 func (s *session) lost() outcome {
-	if s.socket.stuck.Load() {
+	if s.socket.Stuck() {
 		s.m.cfg.Deliveries.Slow.Inc()
 		s.logger().Info("closed a slow consumer", "transport", deliver.WebSocket, "code", reply.CloseSlowConsumer)
 		s.outlet.code = reply.CloseSlowConsumer
@@ -137,7 +137,7 @@ func (s *session) lost() outcome {
 
 // quit ends the writing side: there are no more turns.
 func (s *session) quit() outcome {
-	s.home.clock.drop(s)
+	s.slot.Leave()
 	s.end()
 	_ = s.socket.Close()
 	s.writing.Done()

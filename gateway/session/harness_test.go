@@ -20,6 +20,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/session"
+	"tidewire/gateway/turn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,8 +60,9 @@ func newNode(t testing.TB, change ...func(*session.Config)) *node {
 	n := &node{memory: newMemory(), reg: prometheus.NewRegistry(), dialed: make(chan net.Conn, 1000)}
 	deliveries := deliver.NewMetrics(n.reg)
 	n.hub = deliver.New(deliver.Config{Source: n.memory, Topology: n.memory, RingBytes: 20_000, Metrics: deliveries})
+	crew := turn.NewCrew()
 	cfg := session.Config{
-		Hub: n.hub, Topology: n.memory, Publisher: n.memory, Node: "one",
+		Crew: crew, Hub: n.hub, Topology: n.memory, Publisher: n.memory, Node: "one",
 		MaxFrameBytes: 100_000, MaxSubscriptions: 4, Deliveries: deliveries, Registerer: n.reg,
 		Origins: origin.New([]string{"https://app.example"}, "node:80"),
 	}
@@ -71,7 +73,9 @@ func newNode(t testing.TB, change ...func(*session.Config)) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = n.hub.Run(ctx) })
-	running.Go(func() { _ = n.manager.Run(ctx) })
+	working, rest := context.WithCancel(context.Background())
+	running.Go(func() { _ = crew.Run(working) })
+	running.Go(func() { _ = n.manager.Run(ctx); rest() })
 	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.listener = l
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

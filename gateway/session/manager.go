@@ -5,10 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"runtime"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -23,6 +20,7 @@ import (
 	"tidewire/gateway/quota"
 	"tidewire/gateway/reply"
 	"tidewire/gateway/topology"
+	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
 )
 
@@ -58,6 +56,7 @@ const (
 
 // Config of the connections of a node. A zero field means its default.
 type Config struct {
+	Crew      *turn.Crew      // gives connections their turns; required
 	Hub       *deliver.Hub    // required
 	Topology  topology.Source // required
 	Publisher Publisher       // required
@@ -98,14 +97,12 @@ func (c Config) withDefaults() Config {
 }
 
 // Manager is the set of a node's WebSocket connections and the handler of /ws.
-// Each connection has a goroutine that reads; a few workers write for all.
+// Each connection has a goroutine that reads; a crew of workers writes for all.
 type Manager struct {
 	cfg     Config
 	metrics metrics
 
-	workers    []*worker
-	logWorkers [logWorkers]*worker
-	numbers    atomic.Int64 // of sessions
+	desks []*desk // by worker
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -118,31 +115,21 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
 	m.metrics = newMetrics(cfg.Registerer)
-	for range runtime.GOMAXPROCS(0) {
-		m.workers = append(m.workers, newWorker(false, m.cfg.Deliveries))
-	}
-	for i := range m.logWorkers {
-		m.logWorkers[i] = newWorker(true, m.cfg.Deliveries)
+	for _, w := range m.cfg.Crew.Workers() {
+		m.desks = append(m.desks, newDesk(w, m.cfg.Deliveries))
 	}
 	return m
 }
 
-// Run gives the connections their turns until ctx ends, cuts those that are left
-// (Drain comes before, where there is time) and waits for them.
+// Run waits until ctx ends, cuts the connections that are left (Drain comes
+// before, where there is time) and waits for them. The crew has to run for longer.
 func (m *Manager) Run(ctx context.Context) error {
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var workers sync.WaitGroup
-	for _, w := range slices.Concat(m.workers, m.logWorkers[:]) {
-		workers.Go(func() { w.run(working) })
-	}
 	<-ctx.Done()
 	m.refuse(ctx)
 	for _, s := range m.all() {
 		s.cut()
 	}
 	m.open.Wait()
-	stop()
-	workers.Wait()
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (s *session) publish(ctx context.Context, f *wire.Frame) error {
 	case "none":
 		req.Acks = rpc.AcksNone
 	}
-	req.Tag = publish.Tag{ID: f.ID, Bytes: s.fly(&req), Owner: s.number}
+	req.Tag = publish.Tag{ID: f.ID, Bytes: s.fly(&req), Owner: s.slot.Number()}
 	s.m.cfg.Publisher.Publish(req, s.arrived)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/turn"
 )
 
 // closeVanished counts connections that ended without a closing handshake.
@@ -30,10 +31,7 @@ type session struct {
 	ws      *websocket.Conn
 	socket  *socket
 
-	number int     // of the session, by which work is spread
-	home   *worker // gives it its turns
-	at     place   // between turns
-	alarm  alarm   // on home's clock
+	slot turn.Slot // its place with the workers
 
 	outlet  outlet
 	writing sync.WaitGroup // until there are no more turns
@@ -71,8 +69,7 @@ func newSession(m *Manager, address string) *session {
 	s := &session{m: m, id: connectionID(), address: address, ended: make(chan struct{})}
 	s.relief.L = &s.mu
 	s.arrived = s.arrive
-	s.number = int(m.numbers.Add(1))
-	s.home = m.workers[s.number%len(m.workers)]
+	m.cfg.Crew.Join(&s.slot, s)
 	s.writing.Add(1)
 	// A random phase, so that a node's connections do not beat together.
 	s.outlet.pingAt = time.Now().Add(1 + rand.N(m.cfg.Ping))

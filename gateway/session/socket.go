@@ -3,23 +3,20 @@ package session
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"tidewire/gateway/turn"
 )
 
-// socket is the connection below a WebSocket. It makes each frame one write
-// that nothing else comes into, and it knows whether the client takes and sends
-// bytes at all.
+// socket is the connection below a WebSocket. It knows whether the client sends
+// bytes at all, and reads them with next to no memory while there are none.
 type socket struct {
-	net.Conn
-	raw  syscall.RawConn // nil: there is no descriptor to use without waiting
-	slow time.Duration   // without a byte taken: stuck
+	turn.Socket
 
 	// The reader's.
 	in    *bufio.Reader // the library's, over this socket
@@ -28,10 +25,7 @@ type socket struct {
 	fill  func(fd uintptr) bool
 	small bool // the reader has a small stack, which is to stay small while it waits
 
-	mu     sync.Mutex // one frame at a time
-	closed bool       // the close frame was written: nothing may follow it
-	heard  atomic.Bool
-	stuck  atomic.Bool
+	heard atomic.Bool
 }
 
 // readAheadBytes is how much is read from a socket at once. The room for it is
@@ -44,13 +38,14 @@ var readAhead = sync.Pool{New: func() any { b := make([]byte, readAheadBytes); r
 // It waits with next to no stack, and no buffer: that is all that an idle
 // connection's reader costs.
 func (s *socket) await() {
-	if s.raw == nil || s.pending() {
+	raw := s.Raw()
+	if raw == nil || s.pending() {
 		return
 	}
-	_ = s.raw.Read(s.fill) // the read that follows meets the same error
+	_ = raw.Read(s.fill) // the read that follows meets the same error
 	if s.small {
 		s.small = false
-		_ = s.raw.Read(s.fill)
+		_ = raw.Read(s.fill)
 	}
 }
 
@@ -61,7 +56,7 @@ func (s *socket) pending() bool { return len(s.ahead) > 0 || s.in.Buffered() > 0
 // only looks.
 func (s *socket) readable(fd uintptr) bool {
 	if s.small {
-		return peek(fd)
+		return turn.Peek(fd)
 	}
 	return s.take(fd)
 }
@@ -107,66 +102,11 @@ func (s *socket) skip(n int) {
 	}
 }
 
-// Write writes a whole frame, for as long as the client goes on taking bytes.
-func (s *socket) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writeLocked(p)
-}
-
-// say writes the close frame, after which nothing may follow.
+// say writes the close frame, after which nothing may follow: the library
+// answers the client's close, which answers ours.
 func (s *socket) say(code int, reason string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	b := binary.BigEndian.AppendUint16([]byte{opClose, byte(2 + len(reason))}, uint16(code))
-	_, err := s.writeLocked(append(b, reason...))
-	s.closed = true
-	return err
-}
-
-func (s *socket) writeLocked(p []byte) (total int, err error) {
-	if s.closed {
-		return len(p), nil // the library answers the client's close, which answers ours
-	}
-	if s.stuck.Load() {
-		return 0, os.ErrDeadlineExceeded
-	}
-	for wait := newPatience(s.slow, time.Now(), s.queued()); ; {
-		if err := s.Conn.SetWriteDeadline(time.Now().Add(s.slow / steps)); err != nil {
-			return total, err
-		}
-		n, err := s.Conn.Write(p[total:])
-		total += n
-		if err == nil {
-			return total, nil
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return total, err
-		}
-		if wait.over(time.Now(), n, s.queued()) {
-			s.stuck.Store(true)
-			return total, err
-		}
-	}
-}
-
-// try writes what the socket takes without waiting. The rest has to be written
-// before anything else.
-func (s *socket) try(a *attempt, p []byte) (n int, err error) {
-	if s.raw == nil || !s.mu.TryLock() { // the library is saying its close
-		return 0, nil
-	}
-	defer s.mu.Unlock()
-	if s.stuck.Load() {
-		return 0, os.ErrDeadlineExceeded
-	}
-	a.p = p
-	err = s.raw.Control(a.write)
-	a.p = nil
-	if err != nil {
-		return 0, err
-	}
-	return a.n, a.err
+	return s.Last(append(b, reason...))
 }
 
 // keep takes over what the server has read of the client already, so that its
@@ -178,10 +118,6 @@ func (s *socket) keep(r *bufio.Reader) {
 	}
 	s.in = bufio.NewReaderSize(s, 128)
 }
-
-// sendBufferBytes bounds what the kernel takes before a write waits: by
-// default it takes megabytes for a client that reads nothing.
-const sendBufferBytes = 256 << 10
 
 // hijacker hands the WebSocket library our socket in place of the server's.
 type hijacker struct {
@@ -196,16 +132,10 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if own, ok := conn.(interface{ Hijacked() net.Conn }); ok { // the server's patience, around the socket
-		conn = own.Hijacked()
-	}
-	h.socket = &socket{Conn: conn, slow: h.slow}
+	h.socket = &socket{}
+	h.socket.Take(conn, h.slow)
 	h.socket.fill = h.socket.readable
 	h.socket.keep(rw.Reader)
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBufferBytes) // without it the connection is only less bounded
-		h.socket.raw, _ = tcp.SyscallConn()     // an error is that of a closed connection, which the next write meets too
-	}
 	// The library writes control frames alone; each fits the buffer and is one write.
 	return h.socket, bufio.NewReadWriter(h.socket.in, bufio.NewWriterSize(h.socket, 128)), nil
 }

@@ -69,7 +69,7 @@ func (s *session) turn(d *desk) outcome {
 	} else if s.parted(now) {
 		return s.finish(d, restart)
 	}
-	s.home.clock.set(s, s.nextAlarm(now))
+	s.slot.Alarm(s.nextAlarm(now))
 	return s.write(d, to, now)
 }
 

@@ -17,7 +17,7 @@ func (s *session) write(d *desk, to outcome, now time.Time) outcome {
 	if len(b) == 0 {
 		return to
 	}
-	n, err := s.socket.try(&d.attempt, b)
+	n, err := s.socket.Try(d.attempt, b)
 	switch {
 	case err != nil:
 		return s.lost()

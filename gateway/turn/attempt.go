@@ -1,13 +1,13 @@
-package session
+package turn
 
 import (
 	"syscall"
 	"unsafe"
 )
 
-// attempt is one write that does not wait. A worker has one, with the function
+// Attempt is one write that does not wait. A worker has one, with the function
 // that RawConn wants, so that a write allocates nothing.
-type attempt struct {
+type Attempt struct {
 	write func(fd uintptr) // run
 	p     []byte           // not empty
 	n     int
@@ -18,7 +18,7 @@ type attempt struct {
 // the scheduler: the socket never makes it wait, and the scheduler, told of a
 // system call that takes longer than it expects of one, would hand the
 // processor to another thread in the midst of each round.
-func (a *attempt) run(fd uintptr) {
+func (a *Attempt) run(fd uintptr) {
 	a.n, a.err = 0, nil
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(a.p))), uintptr(len(a.p)))
@@ -35,9 +35,9 @@ func (a *attempt) run(fd uintptr) {
 	}
 }
 
-// peek reports whether a read would find something, be it an error. It gets by
+// Peek reports whether a read would find something, be it an error. It gets by
 // with the least of stack.
-func peek(fd uintptr) bool {
+func Peek(fd uintptr) bool {
 	var b [1]byte
 	for {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)

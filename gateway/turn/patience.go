@@ -1,4 +1,4 @@
-package session
+package turn
 
 import "time"
 
@@ -32,7 +32,7 @@ func (p *patience) over(now time.Time, written, queued int) bool {
 
 // queued is how many bytes the kernel holds that the client's has not taken;
 // always the same where it does not say.
-func (s *socket) queued() (bytes int) {
+func (s *Socket) queued() (bytes int) {
 	if s.raw != nil {
 		_ = s.raw.Control(func(fd uintptr) { bytes = queuedBytes(int(fd)) }) // closed: the next write says so
 	}

@@ -1,4 +1,4 @@
-package session
+package turn
 
 import (
 	"testing"

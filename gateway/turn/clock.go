@@ -1,4 +1,4 @@
-package session
+package turn
 
 import (
 	"container/heap"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clock schedules sessions at their time: for a ping, a cursor, a goodbye. One
+// clock schedules slots at their time: for a ping, a cursor, a goodbye. One
 // timer serves all of a worker's. An entry may fire too early, never too late:
 // the turn looks what is due and sets the clock again.
 type clock struct {
@@ -16,11 +16,11 @@ type clock struct {
 	entries alarms
 	timer   *time.Timer
 	timerAt time.Time // when timer fires
-	last    []*session
+	last    []*Slot
 }
 
-// alarms is a heap of sessions by time.
-type alarms []*session
+// alarms is a heap of slots by time.
+type alarms []*Slot
 
 func (a alarms) Len() int           { return len(a) }
 func (a alarms) Less(i, j int) bool { return a[i].alarm.at.Before(a[j].alarm.at) }
@@ -31,7 +31,7 @@ func (a alarms) Swap(i, j int) {
 }
 
 func (a *alarms) Push(x any) {
-	s := x.(*session)
+	s := x.(*Slot)
 	*a = append(*a, s)
 	s.alarm.place = len(*a)
 }
@@ -45,14 +45,14 @@ func (a *alarms) Pop() any {
 	return s
 }
 
-// alarm is a session's entry; guarded by its clock.
+// alarm is a slot's entry; guarded by its clock.
 type alarm struct {
 	at    time.Time
 	place int // in the heap, from 1 on; 0: none
 }
 
-// set sees to it that the session is scheduled at a time or before.
-func (c *clock) set(s *session, at time.Time) {
+// set sees to it that the slot is scheduled at a time or before.
+func (c *clock) set(s *Slot, at time.Time) {
 	c.mu.Lock()
 	switch {
 	case s.alarm.place == 0:
@@ -72,8 +72,8 @@ func (c *clock) set(s *session, at time.Time) {
 	}
 }
 
-// drop takes a session off the clock.
-func (c *clock) drop(s *session) {
+// drop takes a slot off the clock.
+func (c *clock) drop(s *Slot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.alarm.place > 0 {
@@ -81,7 +81,7 @@ func (c *clock) drop(s *session) {
 	}
 }
 
-// fire schedules every session whose time has come.
+// fire schedules every slot whose time has come.
 func (c *clock) fire() {
 	c.mu.Lock()
 	if len(c.entries) == 0 {
@@ -90,12 +90,12 @@ func (c *clock) fire() {
 	}
 	now := time.Now()
 	for len(c.entries) > 0 && !c.entries[0].alarm.at.After(now) {
-		c.last = append(c.last, heap.Pop(&c.entries).(*session))
+		c.last = append(c.last, heap.Pop(&c.entries).(*Slot))
 	}
 	c.timerAt = time.Time{}
 	c.mu.Unlock()
 	for i, s := range c.last { // only the worker calls fire
-		s.schedule()
+		s.Schedule()
 		c.last[i] = nil
 	}
 	c.last = c.last[:0]
