@@ -22,6 +22,7 @@ import (
 	"tidewire/gateway/publish"
 	"tidewire/gateway/quota"
 	"tidewire/gateway/session"
+	"tidewire/gateway/stream"
 	"tidewire/gateway/topology"
 	"tidewire/gateway/turn"
 	"tidewire/internal/ident"
@@ -88,7 +89,7 @@ type Gateway struct {
 	cfg       Config
 	publisher *publish.Publisher
 	hub       *deliver.Hub
-	streams   *deliver.Streams
+	streams   *stream.Set
 	connected *connection.Set
 	crew      *turn.Crew
 	sessions  *session.Manager
@@ -111,7 +112,7 @@ func New(cfg Config) *Gateway {
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
 	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
-	g.streams = deliver.NewStreams(deliver.StreamsConfig{
+	g.streams = stream.New(stream.Config{
 		Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
 	})
 	g.crew = turn.NewCrew()

@@ -14,7 +14,6 @@
 //	Resolve    a request ("latest", a cursor, …) to offsets, or a gap that says why not
 //	Subscribe  offsets to a Subscription: Next gives shared runs of encoded messages
 //	Poll       offsets to one answer, at once or as soon as there is something
-//	Streams    a Subscription as server-sent events
 //
 // Promised: every reader sees exactly the slice of the log from its offset on
 // that its filter lets through, in the order of each partition, or is told of a

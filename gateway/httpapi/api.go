@@ -48,7 +48,7 @@ type Reader interface {
 }
 
 // Streams answers a request with server-sent events for as long as its client
-// stays; *deliver.Streams does. An error means that nothing was written.
+// stays; *stream.Set does. An error means that nothing was written.
 type Streams interface {
 	// Admit says why no further stream begins at the moment.
 	Admit() error

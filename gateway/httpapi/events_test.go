@@ -12,8 +12,8 @@ import (
 // event is one server-sent event.
 type event struct{ name, id, data string }
 
-// stream reads events until it is closed.
-type stream struct {
+// follower reads events until it is closed.
+type follower struct {
 	t     *testing.T
 	res   *http.Response
 	lines *bufio.Reader
@@ -21,7 +21,7 @@ type stream struct {
 	first *event // came with the first id
 }
 
-func (n *node) stream(t *testing.T, method, path, body string, headers ...string) *stream {
+func (n *node) stream(t *testing.T, method, path, body string, headers ...string) *follower {
 	t.Helper()
 	req, _ := http.NewRequest(method, n.url+path, strings.NewReader(body))
 	for _, h := range headers {
@@ -41,7 +41,7 @@ func (n *node) stream(t *testing.T, method, path, body string, headers ...string
 			t.Errorf("%s: %q", name, res.Header.Get(name))
 		}
 	}
-	s := &stream{t: t, res: res, lines: bufio.NewReader(res.Body)}
+	s := &follower{t: t, res: res, lines: bufio.NewReader(res.Body)}
 	for s.id == "" { // where it begins, before there is any message
 		if e := s.block(); e.name != "" {
 			s.first = &e
@@ -50,7 +50,7 @@ func (n *node) stream(t *testing.T, method, path, body string, headers ...string
 	return s
 }
 
-func (s *stream) block() (e event) {
+func (s *follower) block() (e event) {
 	s.t.Helper()
 	for {
 		line, err := s.lines.ReadString('\n')
@@ -71,7 +71,7 @@ func (s *stream) block() (e event) {
 	}
 }
 
-func (s *stream) next() event {
+func (s *follower) next() event {
 	s.t.Helper()
 	if e := s.first; e != nil {
 		s.first = nil
@@ -84,7 +84,7 @@ func (s *stream) next() event {
 	}
 }
 
-func (s *stream) value() any {
+func (s *follower) value() any {
 	s.t.Helper()
 	e := s.next()
 	var m map[string]any

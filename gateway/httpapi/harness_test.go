@@ -19,6 +19,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/stream"
 )
 
 // node is an API over a cluster in memory, behind a real server.
@@ -37,7 +38,7 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	reg := prometheus.NewRegistry()
 	connected := connection.New()
 	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
-	streams := deliver.NewStreams(deliver.StreamsConfig{Hub: hub, Connections: connected})
+	streams := stream.New(stream.Config{Hub: hub, Connections: connected})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })

@@ -1,4 +1,4 @@
-package deliver
+package stream
 
 import (
 	"cmp"
@@ -10,64 +10,60 @@ import (
 	"time"
 
 	"tidewire/gateway/connection"
+	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
 )
 
-// Intervals of streams and connections.
+// Intervals of a stream.
 const (
-	// DefaultSlowConsumerTimeout ends a connection that takes no byte for as long.
-	DefaultSlowConsumerTimeout = 10 * time.Second
-	// DefaultDrainWindow is what the retry_after of a drain is drawn from.
-	DefaultDrainWindow = 5 * time.Second
-
 	commentEvery = 15 * time.Second // proxies cut what is silent for longer
 	idEvery      = time.Second
 	idEvents     = 64
 )
 
-// StreamsConfig tunes the server-sent events of a node. A zero field means its
+// Config of the streams of a node. A zero field means its
 // default.
-type StreamsConfig struct {
-	Hub   *Hub   // required
-	Seats *Seats // nil: no bound
+type Config struct {
+	Hub   *deliver.Hub   // required
+	Seats *deliver.Seats // nil: no bound
 	// Connections gets every stream; nil: a set that nobody sees.
 	Connections         *connection.Set
 	SlowConsumerTimeout time.Duration
 	DrainWindow         time.Duration
 	Logger              *slog.Logger
-	Metrics             *Metrics // nil: the hub's
+	Metrics             *deliver.Metrics // nil: its own, unregistered
 }
 
-// Streams serves subscriptions as server-sent events, each on the goroutine of
+// Set serves subscriptions as server-sent events, each on the goroutine of
 // its request.
-type Streams struct {
-	hub   *Hub
-	seats *Seats
+type Set struct {
+	hub   *deliver.Hub
+	seats *deliver.Seats
 
 	connections *connection.Set
 
 	slow    time.Duration
 	window  time.Duration
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *deliver.Metrics
 
 	mu       sync.Mutex
 	draining bool
-	parting  Parting       // once it is draining
-	drain    chan struct{} // closed by Drain
-	cut      chan struct{} // closed when Drain's time is over
+	parting  deliver.Parting // once it is draining
+	drain    chan struct{}   // closed by Drain
+	cut      chan struct{}   // closed when Drain's time is over
 	open     sync.WaitGroup
 }
 
-// NewStreams makes the streams of a node.
-func NewStreams(cfg StreamsConfig) *Streams {
-	m := cmp.Or(cfg.Metrics, cfg.Hub.metrics)
-	return &Streams{
+// New makes the set.
+func New(cfg Config) *Set {
+	m := cmp.Or(cfg.Metrics, deliver.NewMetrics(nil))
+	return &Set{
 		hub:         cfg.Hub,
 		connections: cmp.Or(cfg.Connections, connection.New()),
-		seats:       cmp.Or(cfg.Seats, NewSeats(0, 0, 0, m)),
-		slow:        cmp.Or(cfg.SlowConsumerTimeout, DefaultSlowConsumerTimeout),
-		window:      cmp.Or(cfg.DrainWindow, DefaultDrainWindow),
+		seats:       cmp.Or(cfg.Seats, deliver.NewSeats(0, 0, 0, m)),
+		slow:        cmp.Or(cfg.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout),
+		window:      cmp.Or(cfg.DrainWindow, deliver.DefaultDrainWindow),
 		log:         cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics:     m,
 		drain:       make(chan struct{}),
@@ -77,11 +73,11 @@ func NewStreams(cfg StreamsConfig) *Streams {
 
 // Admit says why no further stream is begun at the moment; it is asked before
 // anything is done for one.
-func (s *Streams) Admit() error { return s.seats.Admit() }
+func (s *Set) Admit() error { return s.seats.Admit() }
 
 // Drain tells every stream that the node is closing and returns once they have
 // ended, or cuts them short when ctx ends. New ones are refused from then on.
-func (s *Streams) Drain(ctx context.Context) error {
+func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.draining
 	if first {
@@ -106,7 +102,7 @@ func (s *Streams) Drain(ctx context.Context) error {
 }
 
 // enter counts a stream in; false once the node is draining.
-func (s *Streams) enter() bool {
+func (s *Set) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
@@ -123,7 +119,7 @@ func (s *Streams) enter() bool {
 // Every event has one line of data. Its id is the cursor of the whole stream: on
 // every event where one partition is read, else on every 64th; where the
 // stream has moved for a second without one, an event without data carries it.
-func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) error {
+func (s *Set) Serve(w http.ResponseWriter, r *http.Request, start deliver.Start) error {
 	if !s.enter() {
 		return s.parting.Refusal()
 	}
@@ -133,7 +129,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) err
 		return err
 	}
 	defer release()
-	gauge := s.metrics.Connections.WithLabelValues(SSE)
+	gauge := s.metrics.Connections.WithLabelValues(deliver.SSE)
 	gauge.Inc()
 	defer gauge.Dec()
 
@@ -162,7 +158,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, start Start) err
 	switch {
 	case st.out.tooSlow:
 		s.metrics.Slow.Inc()
-		s.log.Info("closed a slow consumer", "transport", SSE, "code", reply.CloseSlowConsumer, "address", r.RemoteAddr, "topic", start.Topic.Name)
+		s.log.Info("closed a slow consumer", "transport", deliver.SSE, "code", reply.CloseSlowConsumer, "address", r.RemoteAddr, "topic", start.Topic.Name)
 	case err != nil && r.Context().Err() == nil:
 		s.log.Debug("an event stream ended", "address", r.RemoteAddr, "topic", start.Topic.Name, "err", err)
 	}

@@ -1,4 +1,4 @@
-package deliver
+package stream
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package deliver
+package stream
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidewire/gateway/connection"
+	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
 	"tidewire/internal/wire"
 )
@@ -15,8 +16,8 @@ const writeAhead = 64 << 10
 
 // stream is one subscription as server-sent events.
 type stream struct {
-	streams *Streams
-	sub     *Subscription
+	streams *Set
+	sub     *deliver.Subscription
 	wake    <-chan struct{}
 	out     eventWriter
 
@@ -24,13 +25,13 @@ type stream struct {
 	ended atomic.Pointer[string] // why it is to end; nil: it is not
 	conn  *connection.Connection
 
-	sinceID int       // messages since the last id
-	idAt    time.Time // when the last id was written
-	runs    []Run     // in the buffer
+	sinceID int           // messages since the last id
+	idAt    time.Time     // when the last id was written
+	runs    []deliver.Run // in the buffer
 }
 
 // begin gives the client a place to resume from before there is any message.
-func (st *stream) begin(gap *Gap) {
+func (st *stream) begin(gap *deliver.Gap) {
 	st.out.retry(retry())
 	if gap != nil {
 		st.out.event("gap", gap.Cursor, gap.AppendTo(wire.Begin(nil)).Close())
@@ -92,22 +93,22 @@ func (st *stream) run(ctx context.Context) error {
 // ended: there never will be.
 func (st *stream) gather(ctx context.Context) (idle, ended bool) {
 	for len(st.out.buf) < writeAhead {
-		ev := st.sub.Next(ctx, Limit{Messages: 256, Bytes: writeAhead})
+		ev := st.sub.Next(ctx, deliver.Limit{Messages: 256, Bytes: writeAhead})
 		switch ev.Kind {
-		case Idle:
+		case deliver.Idle:
 			return true, false
-		case Busy:
+		case deliver.Busy:
 			if ctx.Err() != nil {
 				return false, false
 			}
-		case Messages:
+		case deliver.Messages:
 			st.messages(ev.Run)
-		case Lost:
+		case deliver.Lost:
 			st.out.event("gap", ev.Gap.Cursor, ev.Gap.AppendTo(wire.Begin(nil)).Close())
 			st.idAt, st.sinceID = time.Now(), 0
-		case Stuck:
+		case deliver.Stuck:
 			st.out.event("error", st.sub.Cursor(), reply.Problem(ev.Err))
-		case Ended:
+		case deliver.Ended:
 			st.out.event("error", st.sub.Cursor(), reply.Problem(ev.Err))
 			return false, true
 		}
@@ -115,7 +116,7 @@ func (st *stream) gather(ctx context.Context) (idle, ended bool) {
 	return false, false
 }
 
-func (st *stream) messages(run Run) {
+func (st *stream) messages(run deliver.Run) {
 	st.runs = append(st.runs, run)
 	for i := range run.Len() {
 		id := ""
@@ -141,10 +142,10 @@ func (st *stream) flush() error {
 	err := st.out.flush()
 	for i, r := range st.runs {
 		if err == nil {
-			st.streams.metrics.Wrote(SSE, r)
+			st.streams.metrics.Wrote(deliver.SSE, r)
 			st.conn.Out.Add(int64(r.Len()))
 		}
-		st.runs[i] = Run{}
+		st.runs[i] = deliver.Run{}
 	}
 	st.runs = st.runs[:0]
 	return err

@@ -1,4 +1,4 @@
-package deliver_test
+package stream_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/stream"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
@@ -58,7 +59,7 @@ type site struct {
 	m       *memory
 	topic   *cluster.Topic
 	hub     *deliver.Hub
-	streams *deliver.Streams
+	streams *stream.Set
 	metrics *deliver.Metrics
 	reg     *prometheus.Registry
 	client  *http.Client
@@ -75,7 +76,7 @@ func newSite(t *testing.T, partitions int, http2 bool) *site {
 	s.topic = s.m.topic("orders", partitions)
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
 	s.connected = connection.New()
-	s.streams = deliver.NewStreams(deliver.StreamsConfig{Hub: s.hub, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
+	s.streams = stream.New(stream.Config{Hub: s.hub, Metrics: s.metrics, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
 	l := newPipes()
 	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
 	srv.Protocols = new(http.Protocols)

@@ -1,4 +1,4 @@
-package deliver
+package stream
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/connection"
+	"tidewire/gateway/deliver"
 	"tidewire/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func (st *stream) join(r *http.Request, wake func()) *connection.Connection {
 	if g == nil {
 		g = access.Everyone() // whoever serves without asking has no grants to hand on
 	}
-	return st.streams.connections.Add(st, uuid.NewString(), SSE, r.RemoteAddr, g.Principal, g.Expires)
+	return st.streams.connections.Add(st, uuid.NewString(), deliver.SSE, r.RemoteAddr, g.Principal, g.Expires)
 }
 
 // Reading is for the set of connections.

@@ -1,4 +1,4 @@
-package deliver_test
+package stream_test
 
 import (
 	"context"
