@@ -16,26 +16,26 @@ import (
 // log would have no file to open either.
 type ceiling struct {
 	net.Listener
-	most       int64        // 0: no bound
-	http       atomic.Int64 // connections that the HTTP server holds
-	webSockets func() int   // connections that it has handed over
-	refused    func()
-	answer     []byte
+	most    int64        // 0: no bound
+	http    atomic.Int64 // connections that the HTTP server holds
+	taken   func() int   // connections that it has handed over
+	refused func()
+	answer  []byte
 }
 
-func newCeiling(l net.Listener, most int, webSockets func() int, refused func()) *ceiling {
+func newCeiling(l net.Listener, most int, taken func() int, refused func()) *ceiling {
 	err := fault.New(fault.Limit, "the node holds all the connections it has open files for; connect to another, or again later").With("limit", "open_files").Overload()
 	body := reply.Problem(err)
 	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + reply.ProblemType + "\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"
-	return &ceiling{Listener: l, most: int64(most), webSockets: webSockets, refused: refused, answer: append([]byte(head), body...)}
+	return &ceiling{Listener: l, most: int64(most), taken: taken, refused: refused, answer: append([]byte(head), body...)}
 }
 
 // Accept gives the next connection that there is room for.
 func (c *ceiling) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
-		if err != nil || c.most == 0 || c.http.Load()+int64(c.webSockets()) < c.most {
+		if err != nil || c.most == 0 || c.http.Load()+int64(c.taken()) < c.most {
 			return conn, err
 		}
 		c.refused()

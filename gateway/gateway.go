@@ -112,10 +112,11 @@ func New(cfg Config) *Gateway {
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
 	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
-	g.streams = stream.New(stream.Config{
-		Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Metrics: delivered,
-	})
 	g.crew = turn.NewCrew()
+	g.streams = stream.New(stream.Config{
+		Crew: g.crew, Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout,
+		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
+	})
 	g.sessions = session.New(session.Config{
 		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
@@ -130,7 +131,7 @@ func New(cfg Config) *Gateway {
 	})
 	g.server = httpapi.NewServer(g.api)
 	refused := delivered.Refused.WithLabelValues("open_files")
-	g.ceiling = newCeiling(cfg.Listener, cfg.OpenFiles, g.sessions.Open, refused.Inc)
+	g.ceiling = newCeiling(cfg.Listener, cfg.OpenFiles, func() int { return g.sessions.Open() + g.streams.Taken() }, refused.Inc)
 	g.server.ConnState = g.ceiling.state
 	return g
 }
@@ -144,7 +145,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.crew.Run(working) })
 	group.Go(func() error {
 		defer rest() // whoever writes has had its last turn
-		return g.sessions.Run(ctx)
+		var writers errgroup.Group
+		writers.Go(func() error { return g.sessions.Run(ctx) })
+		writers.Go(func() error { return g.streams.Run(ctx) })
+		return writers.Wait()
 	})
 	group.Go(func() error { return g.connected.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })

@@ -20,6 +20,7 @@ import (
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/stream"
+	"tidewire/gateway/turn"
 )
 
 // node is an API over a cluster in memory, behind a real server.
@@ -38,11 +39,15 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	reg := prometheus.NewRegistry()
 	connected := connection.New()
 	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
-	streams := stream.New(stream.Config{Hub: hub, Connections: connected})
+	crew := turn.NewCrew()
+	streams := stream.New(stream.Config{Crew: crew, Hub: hub, Connections: connected})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })
 	running.Go(func() { _ = connected.Run(ctx) })
+	working, rest := context.WithCancel(context.Background())
+	running.Go(func() { _ = crew.Run(working) })
+	running.Go(func() { _ = streams.Run(ctx); rest() })
 	cfg := Config{
 		Topology: n.memory, Control: n.memory, Node: n.memory, Reader: hub, Streams: streams,
 		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),

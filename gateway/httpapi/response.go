@@ -110,7 +110,9 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.control.Hijack()
 	if err == nil {
 		w.hijacked = true
-		w.status = http.StatusSwitchingProtocols
+		if w.status == 0 { // else an answer has begun, which the new owner goes on with
+			w.status = http.StatusSwitchingProtocols
+		}
 	}
 	return conn, rw, err
 }

@@ -73,6 +73,7 @@ func newSession(m *Manager, address string) *session {
 	s.writing.Add(1)
 	// A random phase, so that a node's connections do not beat together.
 	s.outlet.pingAt = time.Now().Add(1 + rand.N(m.cfg.Ping))
+	s.giveBack(rest)
 	return s
 }
 

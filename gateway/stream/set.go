@@ -4,26 +4,19 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
-	"tidewire/gateway/reply"
+	"tidewire/gateway/turn"
 )
 
-// Intervals of a stream.
-const (
-	commentEvery = 15 * time.Second // proxies cut what is silent for longer
-	idEvery      = time.Second
-	idEvents     = 64
-)
-
-// Config of the streams of a node. A zero field means its
-// default.
+// Config of the streams of a node. A zero field means its default.
 type Config struct {
+	Crew  *turn.Crew     // gives streams their turns; required
 	Hub   *deliver.Hub   // required
 	Seats *deliver.Seats // nil: no bound
 	// Connections gets every stream; nil: a set that nobody sees.
@@ -31,63 +24,67 @@ type Config struct {
 	SlowConsumerTimeout time.Duration
 	DrainWindow         time.Duration
 	Logger              *slog.Logger
-	Metrics             *deliver.Metrics // nil: its own, unregistered
+	Deliveries          *deliver.Metrics      // nil: its own, unregistered
+	Registerer          prometheus.Registerer // may be nil
 }
 
-// Set serves subscriptions as server-sent events, each on the goroutine of
-// its request.
+func (c Config) withDefaults() Config {
+	c.SlowConsumerTimeout = cmp.Or(c.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout)
+	c.DrainWindow = cmp.Or(c.DrainWindow, deliver.DefaultDrainWindow)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Deliveries = cmp.Or(c.Deliveries, deliver.NewMetrics(nil))
+	c.Connections = cmp.Or(c.Connections, connection.New())
+	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, 0, c.Deliveries))
+	return c
+}
+
+// Set is a node's streams of server-sent events, and answers the requests for
+// them.
 type Set struct {
-	hub   *deliver.Hub
-	seats *deliver.Seats
+	cfg      Config
+	metrics  metrics
+	desks    []*desk   // by worker
+	borrowed sync.Pool // desks of those who have no worker
 
-	connections *connection.Set
-
-	slow    time.Duration
-	window  time.Duration
-	log     *slog.Logger
-	metrics *deliver.Metrics
-
-	mu       sync.Mutex
-	draining bool
-	parting  deliver.Parting // once it is draining
-	drain    chan struct{}   // closed by Drain
-	cut      chan struct{}   // closed when Drain's time is over
-	open     sync.WaitGroup
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+	taken   int             // of them have taken their connection from the server
+	closed  bool            // no more of them
+	parting deliver.Parting // once closed
+	cut     chan struct{}   // closed when the time for goodbyes is over
+	over    bool            // cut is closed
+	open    sync.WaitGroup
 }
 
-// New makes the set.
+// New makes the set; it starts nothing.
 func New(cfg Config) *Set {
-	m := cmp.Or(cfg.Metrics, deliver.NewMetrics(nil))
-	return &Set{
-		hub:         cfg.Hub,
-		connections: cmp.Or(cfg.Connections, connection.New()),
-		seats:       cmp.Or(cfg.Seats, deliver.NewSeats(0, 0, 0, m)),
-		slow:        cmp.Or(cfg.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout),
-		window:      cmp.Or(cfg.DrainWindow, deliver.DefaultDrainWindow),
-		log:         cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		metrics:     m,
-		drain:       make(chan struct{}),
-		cut:         make(chan struct{}),
+	s := &Set{cfg: cfg.withDefaults(), streams: map[*stream]struct{}{}, cut: make(chan struct{})}
+	s.metrics = newMetrics(cfg.Registerer)
+	s.borrowed.New = func() any { return newDesk(s.cfg.Deliveries) }
+	for _, w := range s.cfg.Crew.Workers() {
+		d := newDesk(s.cfg.Deliveries)
+		d.attempt = &w.Attempt
+		w.After(d.tally.Tell)
+		s.desks = append(s.desks, d)
 	}
+	return s
 }
 
-// Admit says why no further stream is begun at the moment; it is asked before
-// anything is done for one.
-func (s *Set) Admit() error { return s.seats.Admit() }
+// Run waits until ctx ends, cuts the streams that are left (Drain comes before,
+// where there is time) and waits for them. The crew has to run for longer.
+func (s *Set) Run(ctx context.Context) error {
+	<-ctx.Done()
+	s.refuse(ctx)
+	s.cutAll()
+	s.open.Wait()
+	return nil
+}
 
 // Drain tells every stream that the node is closing and returns once they have
-// ended, or cuts them short when ctx ends. New ones are refused from then on.
+// ended. Those that are left when ctx ends are cut. New ones are refused from the
+// first moment on.
 func (s *Set) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.draining
-	if first {
-		s.draining, s.parting = true, s.seats.PartingWithin(ctx, s.window)
-	}
-	s.mu.Unlock()
-	if !first {
-		return nil
-	}
-	close(s.drain)
+	s.tell(ctx, s.refuse(ctx))
 	done := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() { s.open.Wait(); close(done) })
@@ -96,75 +93,121 @@ func (s *Set) Drain(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		close(s.cut)
+		s.cutAll()
 		return ctx.Err()
 	}
 }
 
-// enter counts a stream in; false once the node is draining.
+func (s *Set) refuse(ctx context.Context) deliver.Parting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed, s.parting = true, s.cfg.Seats.PartingWithin(ctx, s.cfg.DrainWindow)
+	}
+	return s.parting
+}
+
+// tellEvery is how often a drain tells those whose turn it is.
+const tellEvery = 10 * time.Millisecond
+
+// tell lets the streams say goodbye, one after another: what ten thousand clients
+// do when they hear it must not meet what is under way. Those not told when ctx
+// ends are left to be cut.
+func (s *Set) tell(ctx context.Context, p deliver.Parting) {
+	all := s.all()
+	for told := 0; ; {
+		for due := p.Due(len(all), time.Now()); told < due; told++ {
+			all[told].drain()
+		}
+		if told == len(all) {
+			return
+		}
+		pause := time.NewTimer(tellEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// leaving is how the clients leave, once streams are refused.
+func (s *Set) leaving() deliver.Parting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.parting
+}
+
+// Admit says why no further stream is begun at the moment; it is asked before
+// anything is done for one.
+func (s *Set) Admit() error { return s.cfg.Seats.Admit() }
+
+func (s *Set) cutAll() {
+	s.mu.Lock()
+	if !s.over {
+		s.over = true
+		close(s.cut) // for those on their requests' goroutines
+	}
+	s.mu.Unlock()
+	for _, st := range s.all() {
+		if st.wake == nil {
+			st.cut()
+		}
+	}
+}
+
+func (s *Set) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*stream, 0, len(s.streams))
+	for st := range s.streams {
+		out = append(out, st)
+	}
+	return out
+}
+
+// enter counts a request in; false once streams are refused.
 func (s *Set) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if s.closed {
 		return false
 	}
 	s.open.Add(1)
 	return true
 }
 
-// Serve answers a request with a stream from start on, until the client goes
-// away, is too slow, the topic is deleted or the node drains. An error means
-// that nothing was written yet.
-//
-// Every event has one line of data. Its id is the cursor of the whole stream: on
-// every event where one partition is read, else on every 64th; where the
-// stream has moved for a second without one, an event without data carries it.
-func (s *Set) Serve(w http.ResponseWriter, r *http.Request, start deliver.Start) error {
-	if !s.enter() {
-		return s.parting.Refusal()
+// add makes a stream known to Drain and Run. One that comes while they are at it
+// ends as it begins.
+func (s *Set) add(st *stream) {
+	s.mu.Lock()
+	s.streams[st] = struct{}{}
+	if st.wake == nil {
+		s.taken++
 	}
-	defer s.open.Done()
-	release, err := s.seats.Take(r)
-	if err != nil {
-		return err
+	closed, over := s.closed, s.over
+	s.mu.Unlock()
+	if closed {
+		st.drain()
 	}
-	defer release()
-	gauge := s.metrics.Connections.WithLabelValues(deliver.SSE)
-	gauge.Inc()
-	defer gauge.Dec()
-
-	wake := make(chan struct{}, 1)
-	poke := func() {
-		select {
-		case wake <- struct{}{}:
-		default: // it is awake already
-		}
+	if over && st.wake == nil {
+		st.cut()
 	}
-	sub := s.hub.Subscribe(start, poke)
-	defer sub.Close()
-	st := &stream{
-		streams: s, sub: sub, wake: wake,
-		out: eventWriter{w: w, rc: http.NewResponseController(w), slow: s.slow, cut: s.cut},
-	}
-	st.conn = st.join(r, poke)
-	defer st.conn.Leave()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	st.begin(start.Gap)
-	err = st.run(r.Context())
-	switch {
-	case st.out.tooSlow:
-		s.metrics.Slow.Inc()
-		s.log.Info("closed a slow consumer", "transport", deliver.SSE, "code", reply.CloseSlowConsumer, "address", r.RemoteAddr, "topic", start.Topic.Name)
-	case err != nil && r.Context().Err() == nil:
-		s.log.Debug("an event stream ended", "address", r.RemoteAddr, "topic", start.Topic.Name, "err", err)
-	}
-	return nil
 }
 
-// retry is when a client of a stream that breaks comes back: jittered, so that
-// the clients of a node that breaks do not come back at once.
-func retry() time.Duration { return time.Second + rand.N(2*time.Second) }
+func (s *Set) remove(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+	if st.wake == nil {
+		s.taken--
+	}
+}
+
+// Taken is how many connections the server has handed over to streams.
+func (s *Set) Taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}

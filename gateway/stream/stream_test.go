@@ -20,6 +20,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
 	"tidewire/gateway/stream"
+	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
@@ -76,7 +77,8 @@ func newSite(t *testing.T, partitions int, http2 bool) *site {
 	s.topic = s.m.topic("orders", partitions)
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
 	s.connected = connection.New()
-	s.streams = stream.New(stream.Config{Hub: s.hub, Metrics: s.metrics, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
+	crew := turn.NewCrew()
+	s.streams = stream.New(stream.Config{Crew: crew, Hub: s.hub, Deliveries: s.metrics, Registerer: s.reg, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
 	l := newPipes()
 	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
 	srv.Protocols = new(http.Protocols)
@@ -85,7 +87,11 @@ func newSite(t *testing.T, partitions int, http2 bool) *site {
 	tr := &http.Transport{DialContext: l.dial, Protocols: srv.Protocols}
 	s.client = &http.Client{Transport: tr}
 	s.served.Go(func() { _ = srv.Serve(l) })
-	t.Cleanup(func() { tr.CloseIdleConnections(); _ = srv.Close(); s.served.Wait() })
+	ctx, cancel := context.WithCancel(context.Background())
+	working, rest := context.WithCancel(context.Background())
+	s.served.Go(func() { _ = crew.Run(working) })
+	s.served.Go(func() { _ = s.streams.Run(ctx); rest() })
+	t.Cleanup(func() { tr.CloseIdleConnections(); _ = srv.Close(); cancel(); s.served.Wait() })
 	return s
 }
 

@@ -44,9 +44,11 @@ func (c *Crew) Run(ctx context.Context) error {
 	return nil
 }
 
-// Join gives a writer its slot, which is idle.
+// Join gives a writer its slot. The caller has it until GiveBack, so that there is
+// no turn before all that a turn needs is there.
 func (c *Crew) Join(s *Slot, w Writer) {
 	s.writer = w
 	s.number = c.numbers.Add(1)
 	s.home = c.workers[s.number%uint32(len(c.workers))]
+	s.at.Store(running)
 }

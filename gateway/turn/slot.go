@@ -29,8 +29,8 @@ const (
 	again // scheduled while it is running
 )
 
-// Slot is a writer's place with the workers. It is in one queue at most and has
-// one turn at a time. See Crew.Join.
+// Slot is a writer's place with the workers, from Crew.Join until Leave. It is in
+// one queue at most and has one turn at a time.
 type Slot struct {
 	writer Writer
 	home   *Worker // gives it its turns

@@ -109,3 +109,12 @@ func (s *Socket) Try(a *Attempt, p []byte) (n int, err error) {
 	}
 	return a.n, a.err
 }
+
+// Finish says that nothing follows what was written, and gives the client time
+// to say so too; whoever waits for Gone hears of either.
+func (s *Socket) Finish(linger time.Duration) {
+	half, ok := s.Conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || s.SetReadDeadline(time.Now().Add(linger)) != nil {
+		_ = s.Close() // nothing else is left to do
+	}
+}

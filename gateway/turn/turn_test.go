@@ -49,6 +49,7 @@ func (p *player) Turn(w *turn.Worker) turn.Outcome {
 func join(c *turn.Crew, play func(w *turn.Worker) turn.Outcome) *player {
 	p := &player{play: play}
 	c.Join(&p.slot, p)
+	p.slot.GiveBack(turn.Rest)
 	return p
 }
 
