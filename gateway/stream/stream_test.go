@@ -66,32 +66,44 @@ type site struct {
 	client  *http.Client
 	served  sync.WaitGroup
 
+	seats     *deliver.Seats
 	connected *connection.Set
 	grant     *access.Grant // of requests to come; nil: none
 }
 
 func newSite(t *testing.T, partitions int, http2 bool) *site {
 	t.Helper()
-	s := &site{m: newMemory(), reg: prometheus.NewRegistry()}
+	l := newPipes()
+	var p http.Protocols
+	p.SetHTTP1(!http2)
+	p.SetUnencryptedHTTP2(http2)
+	tr := &http.Transport{DialContext: l.dial, Protocols: &p}
+	t.Cleanup(tr.CloseIdleConnections)
+	return serveSite(t, l, &http.Client{Transport: tr}, partitions, 0)
+}
+
+// serveSite serves a site at a listener until the test ends.
+func serveSite(t *testing.T, l net.Listener, client *http.Client, partitions int, slow time.Duration) *site {
+	t.Helper()
+	s := &site{m: newMemory(), reg: prometheus.NewRegistry(), client: client}
 	s.metrics = deliver.NewMetrics(s.reg)
 	s.topic = s.m.topic("orders", partitions)
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
 	s.connected = connection.New()
 	crew := turn.NewCrew()
-	s.streams = stream.New(stream.Config{Crew: crew, Hub: s.hub, Deliveries: s.metrics, Registerer: s.reg, Connections: s.connected, Seats: deliver.NewSeats(20, 0, 0, s.metrics)})
-	l := newPipes()
-	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
-	srv.Protocols = new(http.Protocols)
-	srv.Protocols.SetHTTP1(!http2)
-	srv.Protocols.SetUnencryptedHTTP2(http2)
-	tr := &http.Transport{DialContext: l.dial, Protocols: srv.Protocols}
-	s.client = &http.Client{Transport: tr}
+	s.seats = deliver.NewSeats(200, 0, 0, s.metrics)
+	s.streams = stream.New(stream.Config{
+		Crew: crew, Hub: s.hub, Deliveries: s.metrics, Registerer: s.reg, Connections: s.connected, Seats: s.seats, SlowConsumerTimeout: slow,
+	})
+	srv := &http.Server{Handler: http.HandlerFunc(s.serve), Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
 	s.served.Go(func() { _ = srv.Serve(l) })
 	ctx, cancel := context.WithCancel(context.Background())
 	working, rest := context.WithCancel(context.Background())
 	s.served.Go(func() { _ = crew.Run(working) })
 	s.served.Go(func() { _ = s.streams.Run(ctx); rest() })
-	t.Cleanup(func() { tr.CloseIdleConnections(); _ = srv.Close(); cancel(); s.served.Wait() })
+	t.Cleanup(func() { _ = srv.Close(); cancel(); s.served.Wait() })
 	return s
 }
 
@@ -382,13 +394,13 @@ func TestStreamEndsASlowConsumer(t *testing.T) {
 func TestStreamsNoticeClientsThatVanish(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
 		s := newSite(t, 1, http2)
-		for range 50 {
+		for range 5 {
 			var all []*events
-			for range 20 {
+			for range 200 {
 				all = append(all, s.open(t, ""))
 			}
 			if e := s.open(t, ""); e.res.StatusCode != 429 {
-				t.Fatalf("the 21st of 20: %s", e.res.Status)
+				t.Fatalf("the 201st of 200: %s", e.res.Status)
 			}
 			for _, e := range all {
 				e.close()
