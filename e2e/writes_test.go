@@ -35,7 +35,22 @@ func TestClientsThatKeepPaceCostNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	if waited := node.Metric("gateway_websocket_waiting_writes_total"); waited != 0 {
-		t.Errorf("%v writes to a client that reads had to wait", waited)
+	events, err := client.OpenSSE(t.Context(), node.URL+"/topics/t/events?from=earliest", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	for i := range 200 {
+		if i >= 100 {
+			api.Must(t, 201, "POST", "/topics/t", jsonType, fmt.Sprint(i))
+		}
+		if _, _, err := events.NextMessage(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, metric := range []string{"gateway_websocket_waiting_writes_total", "gateway_sse_waiting_writes_total"} {
+		if waited := node.Metric(metric); waited != 0 {
+			t.Errorf("%s: %v writes to a client that reads had to wait", metric, waited)
+		}
 	}
 }

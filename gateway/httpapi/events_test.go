@@ -164,3 +164,34 @@ func TestASubscriptionIsAnAddress(t *testing.T) {
 	}
 	n.want(http.StatusCreated, "POST", "/topics/subscribe", `{"topic":"t"}`, "Accept: text/event-stream;q=0, */*")
 }
+
+// TestAStreamTakesItsConnection holds that whatever a request passes on its way
+// in lets go of the connection: else each stream would cost many times as much,
+// and nobody would notice.
+func TestAStreamTakesItsConnection(t *testing.T) {
+	n := newNode(t)
+	n.topic("t", "")
+	sub := n.want(http.StatusCreated, "POST", "/topics/subscribe", `{"topic":"t"}`).json(t)
+	for i, open := range []func() *follower{
+		func() *follower { return n.stream(t, "GET", "/topics/t/events", "") },
+		func() *follower { return n.stream(t, "GET", sub["events"].(string), "") },
+		func() *follower {
+			return n.stream(t, "POST", "/topics/subscribe", `{"topic":"t"}`, "Accept: text/event-stream")
+		},
+	} {
+		s := open()
+		if !s.res.Close || len(s.res.TransferEncoding) != 1 || s.res.TransferEncoding[0] != "chunked" {
+			t.Errorf("close %v, %v", s.res.Close, s.res.TransferEncoding)
+		}
+		n.want(http.StatusCreated, "POST", "/topics/t", fmt.Sprint(i))
+		for s.value() != float64(i) {
+		}
+		if got := n.taken(); got != i+1 {
+			t.Errorf("%d connections are taken, %d streams are open", got, i+1)
+		}
+	}
+	page := n.want(http.StatusOK, "GET", "/metrics", "")
+	if want := `gateway_http_requests_total{method="GET",route="/topics/{topic}/events",status="200"} 1`; !strings.Contains(string(page.body), want) {
+		t.Errorf("the page of metrics lacks %s", want)
+	}
+}

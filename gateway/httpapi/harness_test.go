@@ -28,6 +28,7 @@ type node struct {
 	t      testing.TB
 	memory *memory
 	api    *API
+	taken  func() int // connections that streams have taken from the server
 	url    string
 	log    *lockedBuffer
 	ready  []error
@@ -41,6 +42,7 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
 	crew := turn.NewCrew()
 	streams := stream.New(stream.Config{Crew: crew, Hub: hub, Connections: connected})
+	n.taken = streams.Taken
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })
