@@ -30,4 +30,8 @@ func (c Scope) AppendCursorAfter(b []byte, r Run, i int) []byte {
 
 // Told notes that the reader knows where the subscription stands otherwise than
 // by Cursor.
-func (s *Subscription) Told() { s.moved = false }
+func (s *Subscription) Told() {
+	for i := range s.parts {
+		s.parts[i].told = s.parts[i].offset()
+	}
+}
