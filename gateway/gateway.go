@@ -97,6 +97,7 @@ type Gateway struct {
 	server    *http.Server
 	ceiling   *ceiling
 	figures   *figures
+	slack     *slack
 }
 
 // New makes a Gateway. It starts nothing.
@@ -122,6 +123,7 @@ func New(cfg Config) *Gateway {
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
+	g.slack = newSlack(seats.Moves)
 	g.figures = newFigures(cfg, g.publisher, delivered, seats)
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
@@ -152,6 +154,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { return g.connected.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
+	group.Go(func() error { return g.slack.run(ctx) })
 	group.Go(func() error {
 		if err := g.server.Serve(httpapi.Patient(g.ceiling)); !errors.Is(err, http.ErrServerClosed) {
 			return err

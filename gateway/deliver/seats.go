@@ -18,6 +18,7 @@ type Seats struct {
 
 	mu     sync.Mutex
 	taken  int
+	moves  uint64 // connections that have come or gone
 	byHost map[string]int
 	closed bool
 
@@ -66,11 +67,13 @@ func (s *Seats) Take(r *http.Request) (release func(), err error) {
 		return nil, fault.New(fault.Limit, "the address %s holds its %d connections (max_connections_per_ip)", host, s.maxPerIP).With("limit", "max_connections_per_ip")
 	}
 	s.taken++
+	s.moves++
 	s.byHost[host]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.taken--
+		s.moves++
 		if s.byHost[host]--; s.byHost[host] == 0 {
 			delete(s.byHost, host)
 		}

@@ -12,3 +12,10 @@ func (s *Seats) Taken() int {
 	defer s.mu.Unlock()
 	return s.taken
 }
+
+// Moves is the number of connections that have come or gone since the start.
+func (s *Seats) Moves() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moves
+}
