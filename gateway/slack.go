@@ -13,6 +13,9 @@ const (
 	slackStorm = 1000
 	// slackCalm is how many of them between two looks are everyday business.
 	slackCalm = 100
+	// slackAgain is how many looks later it is done once more: a connection's reader
+	// gives up the stack that it began with at the first ping (session.DefaultPing).
+	slackAgain = 7
 )
 
 // slack is what the runtime holds and does not use. It collects garbage when the
@@ -25,6 +28,7 @@ type slack struct {
 
 	last  uint64 // at the last look
 	given uint64 // when memory was given back last
+	again int    // looks until it is given back once more; 0: it is not
 }
 
 func newSlack(turnover func() uint64) *slack {
@@ -51,9 +55,10 @@ func (s *slack) run(ctx context.Context) error {
 func (s *slack) due(turnover uint64) bool {
 	calm := turnover-s.last <= slackCalm
 	s.last = turnover
-	if !calm || turnover-s.given < slackStorm {
-		return false
+	if calm && turnover-s.given >= slackStorm {
+		s.given, s.again = turnover, slackAgain
+		return true
 	}
-	s.given = turnover
-	return true
+	s.again = max(0, s.again-1)
+	return s.again == 1
 }
