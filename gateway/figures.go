@@ -8,6 +8,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/httpapi"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/seats"
 	"tidewire/internal/rpc"
 )
 
@@ -23,7 +24,7 @@ type figures struct {
 	cfg       Config
 	publisher *publish.Publisher
 	delivered *deliver.Metrics
-	seats     *deliver.Seats
+	seats     *seats.Seats
 	started   time.Time
 
 	mu      sync.Mutex
@@ -37,7 +38,7 @@ type sample struct {
 	delivered, deliveredB int64
 }
 
-func newFigures(cfg Config, p *publish.Publisher, d *deliver.Metrics, s *deliver.Seats) *figures {
+func newFigures(cfg Config, p *publish.Publisher, d *deliver.Metrics, s *seats.Seats) *figures {
 	return &figures{cfg: cfg, publisher: p, delivered: d, seats: s, started: time.Now()}
 }
 

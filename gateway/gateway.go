@@ -21,6 +21,7 @@ import (
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/quota"
+	"tidewire/gateway/seats"
 	"tidewire/gateway/session"
 	"tidewire/gateway/stream"
 	"tidewire/gateway/topology"
@@ -109,22 +110,22 @@ func New(cfg Config) *Gateway {
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
 	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
-	seats := deliver.NewSeats(cfg.MaxConnections, cfg.MaxConnectionsPerIP, cfg.MaxConnectionRate, delivered)
+	seated := seats.New(cfg.MaxConnections, cfg.MaxConnectionsPerIP, cfg.MaxConnectionRate, delivered.Refused)
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
 	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
 	g.crew = turn.NewCrew()
 	g.streams = stream.New(stream.Config{
-		Crew: g.crew, Hub: g.hub, Seats: seats, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout,
+		Crew: g.crew, Hub: g.hub, Seats: seated, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout,
 		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.sessions = session.New(session.Config{
-		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seats, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
-	g.slack = newSlack(seats.Moves)
-	g.figures = newFigures(cfg, g.publisher, delivered, seats)
+	g.slack = newSlack(seated.Moves)
+	g.figures = newFigures(cfg, g.publisher, delivered, seated)
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,

@@ -1,12 +1,12 @@
 package session
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/seats"
 )
 
 // partingTime lies between the goodbye and the close: what the client has sent
@@ -42,33 +42,8 @@ func (s *session) goodbye(d *desk, now time.Time) {
 	d.line(reply.Closing("draining", s.m.leaving().Return(now).String()))
 }
 
-// tellEvery is how often a drain tells those whose turn it is.
-const tellEvery = 10 * time.Millisecond
-
-// tell lets the connections say goodbye, one after another: what ten thousand
-// clients do when they hear it must not meet what is under way. Those not told
-// when ctx ends are left to be cut.
-func (m *Manager) tell(ctx context.Context, p deliver.Parting) {
-	all := m.all()
-	for told := 0; ; {
-		for due := p.Due(len(all), time.Now()); told < due; told++ {
-			all[told].drain()
-		}
-		if told == len(all) {
-			return
-		}
-		pause := time.NewTimer(tellEvery)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		}
-	}
-}
-
 // leaving is how the clients leave, once the connections are refused.
-func (m *Manager) leaving() deliver.Parting {
+func (m *Manager) leaving() seats.Parting {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.parting

@@ -19,6 +19,7 @@ import (
 	"tidewire/gateway/publish"
 	"tidewire/gateway/quota"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/seats"
 	"tidewire/gateway/topology"
 	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
@@ -61,7 +62,7 @@ type Config struct {
 	Topology  topology.Source // required
 	Publisher Publisher       // required
 	Node      string          // the node's name, for welcome
-	Seats     *deliver.Seats  // nil: no bound
+	Seats     *seats.Seats    // nil: no bound
 
 	Guard       *guard.Guard    // nil: nobody is asked
 	Quota       *quota.Quota    // of each client that publishes; nil: no bound
@@ -84,7 +85,7 @@ func (c Config) withDefaults() Config {
 	c.MaxFrameBytes = cmp.Or(c.MaxFrameBytes, DefaultMaxFrameBytes)
 	c.SlowConsumerTimeout = cmp.Or(c.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout)
 	c.Ping = cmp.Or(c.Ping, DefaultPing)
-	c.DrainWindow = cmp.Or(c.DrainWindow, deliver.DefaultDrainWindow)
+	c.DrainWindow = cmp.Or(c.DrainWindow, seats.DefaultWindow)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Deliveries = cmp.Or(c.Deliveries, deliver.NewMetrics(nil))
 	if c.Guard == nil {
@@ -92,7 +93,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Quota = cmp.Or(c.Quota, quota.New(0))
 	c.Connections = cmp.Or(c.Connections, connection.New())
-	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, 0, c.Deliveries))
+	c.Seats = cmp.Or(c.Seats, seats.New(0, 0, 0, c.Deliveries.Refused))
 	return c
 }
 
@@ -107,8 +108,8 @@ type Manager struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	closed   bool
-	parting  deliver.Parting // once closed
-	open     sync.WaitGroup  // requests being served, and what sessions have running
+	parting  seats.Parting  // once closed
+	open     sync.WaitGroup // requests being served, and what sessions have running
 }
 
 // New makes the set; it starts nothing.
@@ -137,7 +138,9 @@ func (m *Manager) Run(ctx context.Context) error {
 // waits for the publishes in flight and closes with 1012. Connections that are
 // left when ctx ends are cut. New ones are refused from the first moment on.
 func (m *Manager) Drain(ctx context.Context) error {
-	m.tell(ctx, m.refuse(ctx))
+	parting := m.refuse(ctx)
+	all := m.all()
+	parting.Tell(ctx, len(all), func(i int) { all[i].drain() })
 	done := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() { m.open.Wait(); close(done) })
@@ -153,7 +156,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 	}
 }
 
-func (m *Manager) refuse(ctx context.Context) deliver.Parting {
+func (m *Manager) refuse(ctx context.Context) seats.Parting {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.closed {

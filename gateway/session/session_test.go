@@ -13,6 +13,7 @@ import (
 
 	"tidewire/gateway/cursor"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/seats"
 	"tidewire/gateway/session"
 	"tidewire/internal/ident"
 )
@@ -89,7 +90,7 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 
 func TestLimitsOfConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNode(t, func(c *session.Config) { c.Seats = deliver.NewSeats(2, 0, 0, c.Deliveries) })
+		n := newNode(t, func(c *session.Config) { c.Seats = seats.New(2, 0, 0, c.Deliveries.Refused) })
 		a := n.open(t)
 		n.open(t)
 		refused := func(status int) {

@@ -11,14 +11,15 @@ import (
 
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/seats"
 	"tidewire/gateway/turn"
 )
 
 // Config of the streams of a node. A zero field means its default.
 type Config struct {
-	Crew  *turn.Crew     // gives streams their turns; required
-	Hub   *deliver.Hub   // required
-	Seats *deliver.Seats // nil: no bound
+	Crew  *turn.Crew   // gives streams their turns; required
+	Hub   *deliver.Hub // required
+	Seats *seats.Seats // nil: no bound
 	// Connections gets every stream; nil: a set that nobody sees.
 	Connections         *connection.Set
 	SlowConsumerTimeout time.Duration
@@ -30,11 +31,11 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.SlowConsumerTimeout = cmp.Or(c.SlowConsumerTimeout, deliver.DefaultSlowConsumerTimeout)
-	c.DrainWindow = cmp.Or(c.DrainWindow, deliver.DefaultDrainWindow)
+	c.DrainWindow = cmp.Or(c.DrainWindow, seats.DefaultWindow)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Deliveries = cmp.Or(c.Deliveries, deliver.NewMetrics(nil))
 	c.Connections = cmp.Or(c.Connections, connection.New())
-	c.Seats = cmp.Or(c.Seats, deliver.NewSeats(0, 0, 0, c.Deliveries))
+	c.Seats = cmp.Or(c.Seats, seats.New(0, 0, 0, c.Deliveries.Refused))
 	return c
 }
 
@@ -48,11 +49,11 @@ type Set struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	taken   int             // of them have taken their connection from the server
-	closed  bool            // no more of them
-	parting deliver.Parting // once closed
-	cut     chan struct{}   // closed when the time for goodbyes is over
-	over    bool            // cut is closed
+	taken   int           // of them have taken their connection from the server
+	closed  bool          // no more of them
+	parting seats.Parting // once closed
+	cut     chan struct{} // closed when the time for goodbyes is over
+	over    bool          // cut is closed
 	open    sync.WaitGroup
 }
 
@@ -84,7 +85,9 @@ func (s *Set) Run(ctx context.Context) error {
 // ended. Those that are left when ctx ends are cut. New ones are refused from the
 // first moment on.
 func (s *Set) Drain(ctx context.Context) error {
-	s.tell(ctx, s.refuse(ctx))
+	parting := s.refuse(ctx)
+	all := s.all()
+	parting.Tell(ctx, len(all), func(i int) { all[i].drain() })
 	done := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() { s.open.Wait(); close(done) })
@@ -98,7 +101,7 @@ func (s *Set) Drain(ctx context.Context) error {
 	}
 }
 
-func (s *Set) refuse(ctx context.Context) deliver.Parting {
+func (s *Set) refuse(ctx context.Context) seats.Parting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -107,33 +110,8 @@ func (s *Set) refuse(ctx context.Context) deliver.Parting {
 	return s.parting
 }
 
-// tellEvery is how often a drain tells those whose turn it is.
-const tellEvery = 10 * time.Millisecond
-
-// tell lets the streams say goodbye, one after another: what ten thousand clients
-// do when they hear it must not meet what is under way. Those not told when ctx
-// ends are left to be cut.
-func (s *Set) tell(ctx context.Context, p deliver.Parting) {
-	all := s.all()
-	for told := 0; ; {
-		for due := p.Due(len(all), time.Now()); told < due; told++ {
-			all[told].drain()
-		}
-		if told == len(all) {
-			return
-		}
-		pause := time.NewTimer(tellEvery)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		}
-	}
-}
-
 // leaving is how the clients leave, once streams are refused.
-func (s *Set) leaving() deliver.Parting {
+func (s *Set) leaving() seats.Parting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.parting

@@ -19,6 +19,7 @@ import (
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/reply"
+	"tidewire/gateway/seats"
 	"tidewire/gateway/stream"
 	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
@@ -66,7 +67,7 @@ type site struct {
 	client  *http.Client
 	served  sync.WaitGroup
 
-	seats     *deliver.Seats
+	seats     *seats.Seats
 	connected *connection.Set
 	grant     *access.Grant // of requests to come; nil: none
 }
@@ -91,7 +92,7 @@ func serveSite(t *testing.T, l net.Listener, client *http.Client, partitions int
 	s.hub = startHub(t, s.m, deliver.Config{Metrics: s.metrics, RingBytes: 10_000})
 	s.connected = connection.New()
 	crew := turn.NewCrew()
-	s.seats = deliver.NewSeats(200, 0, 0, s.metrics)
+	s.seats = seats.New(200, 0, 0, s.metrics.Refused)
 	s.streams = stream.New(stream.Config{
 		Crew: crew, Hub: s.hub, Deliveries: s.metrics, Registerer: s.reg, Connections: s.connected, Seats: s.seats, SlowConsumerTimeout: slow,
 	})

@@ -1,4 +1,4 @@
-package deliver
+package seats
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package deliver
+package seats
 
 import (
 	"net/http/httptest"
@@ -55,8 +55,7 @@ func TestAStormIsTakenInAtTheRate(t *testing.T) {
 // TestTheRateIsABoundByItself: no other limit has to be on for it.
 func TestTheRateIsABoundByItself(t *testing.T) {
 	for _, most := range []int{0, 1000} {
-		m := NewMetrics(nil)
-		s := NewSeats(most, 0, 2, m)
+		s := New(most, 0, 2, nil)
 		var last error
 		for range 3 {
 			last = s.Admit()

@@ -1,4 +1,4 @@
-package deliver
+package seats
 
 import (
 	"net/http/httptest"
@@ -11,7 +11,7 @@ func TestClientsComeBackSpreadOverAWindow(t *testing.T) {
 		clients      int
 		tell, window time.Duration
 	}{{0, 0, 5 * time.Second}, {10, 2 * time.Millisecond, 5 * time.Second}, {10_000, 2 * time.Second, 8 * time.Second}, {100_000, 4 * time.Second, 80 * time.Second}} {
-		s := NewSeats(0, 0, 0, nil)
+		s := New(0, 0, 0, nil)
 		s.taken = c.clients
 		p := s.Parting(5*time.Second, 4*time.Second)
 		s.taken = 1 // the others have left meanwhile
@@ -46,7 +46,7 @@ func TestClientsComeBackSpreadOverAWindow(t *testing.T) {
 }
 
 func TestAParting(t *testing.T) {
-	s := NewSeats(0, 0, 0, nil)
+	s := New(0, 0, 0, nil)
 	for range 3 {
 		if _, err := s.Take(httptest.NewRequest("GET", "/", nil)); err != nil {
 			t.Fatal(err)

@@ -1,10 +1,13 @@
-package deliver
+package seats
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/internal/fault"
 )
@@ -14,7 +17,7 @@ import (
 // no bound, and none depends on another.
 type Seats struct {
 	max, maxPerIP int
-	metrics       *Metrics
+	refused       *prometheus.CounterVec // reason
 
 	mu     sync.Mutex
 	taken  int
@@ -26,12 +29,10 @@ type Seats struct {
 	parting  *Parting // once the node stops
 }
 
-// NewSeats makes the bounds; metrics may be nil.
-func NewSeats(most, mostPerIP, mostPerSecond int, m *Metrics) *Seats {
-	if m == nil {
-		m = NewMetrics(nil)
-	}
-	return &Seats{max: most, maxPerIP: mostPerIP, metrics: m, byHost: map[string]int{}, arrivals: newArrivals(mostPerSecond)}
+// New makes the bounds. refused counts by reason; nil: its own, unregistered.
+func New(most, mostPerIP, mostPerSecond int, refused *prometheus.CounterVec) *Seats {
+	refused = cmp.Or(refused, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused"}, []string{"reason"}))
+	return &Seats{max: most, maxPerIP: mostPerIP, refused: refused, byHost: map[string]int{}, arrivals: newArrivals(mostPerSecond)}
 }
 
 // Admit is asked first, before anything is done for a connection that comes.
@@ -42,7 +43,7 @@ func (s *Seats) Admit() error {
 	if wait == 0 {
 		return nil
 	}
-	s.metrics.Refused.WithLabelValues("max_connection_rate").Inc()
+	s.refused.WithLabelValues("max_connection_rate").Inc()
 	return fault.New(fault.Limit, "more connections come than the node takes in a second (max_connection_rate); come back after Retry-After, or connect to another").
 		With("limit", "max_connection_rate").After(wait).Overload()
 }
@@ -57,13 +58,13 @@ func (s *Seats) Take(r *http.Request) (release func(), err error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		s.metrics.Refused.WithLabelValues("draining").Inc()
+		s.refused.WithLabelValues("draining").Inc()
 		return nil, fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment")
 	case s.max > 0 && s.taken >= s.max:
-		s.metrics.Refused.WithLabelValues("max_connections").Inc()
+		s.refused.WithLabelValues("max_connections").Inc()
 		return nil, fault.New(fault.Limit, "the node holds its %d connections (max_connections); connect to another, or again later", s.max).With("limit", "max_connections")
 	case s.maxPerIP > 0 && s.byHost[host] >= s.maxPerIP:
-		s.metrics.Refused.WithLabelValues("max_connections_per_ip").Inc()
+		s.refused.WithLabelValues("max_connections_per_ip").Inc()
 		return nil, fault.New(fault.Limit, "the address %s holds its %d connections (max_connections_per_ip)", host, s.maxPerIP).With("limit", "max_connections_per_ip")
 	}
 	s.taken++
@@ -78,6 +79,20 @@ func (s *Seats) Take(r *http.Request) (release func(), err error) {
 			delete(s.byHost, host)
 		}
 	}, nil
+}
+
+// Taken is the number of connections that are seated now.
+func (s *Seats) Taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+// Moves is the number of connections that have come or gone since the start.
+func (s *Seats) Moves() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moves
 }
 
 // Close refuses every further connection: the node is draining.

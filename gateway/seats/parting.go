@@ -1,4 +1,4 @@
-package deliver
+package seats
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	// DefaultWindow is what the retry_after of a drain is drawn from, at the least.
+	DefaultWindow = 5 * time.Second
 	// tellRate is how many clients a second hear that their node stops: what each
 	// does then meets the work that is still under way.
 	tellRate = 5000
@@ -63,6 +65,29 @@ func (p Parting) Due(n int, now time.Time) int {
 		return n
 	}
 	return min(n, 1+int(float64(n)*float64(passed)/float64(spread)))
+}
+
+// tellEvery is how often those are told whose turn it is.
+const tellEvery = 10 * time.Millisecond
+
+// Tell tells n clients, one after another: what ten thousand of them do when they
+// hear it must not meet what is under way. Those not told when ctx ends are left.
+func (p Parting) Tell(ctx context.Context, n int, tell func(i int)) {
+	for told := 0; ; {
+		for due := p.Due(n, time.Now()); told < due; told++ {
+			tell(told)
+		}
+		if told == n {
+			return
+		}
+		pause := time.NewTimer(tellEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
 }
 
 // Return draws when a client that is told now is to come back: not before the
