@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -13,10 +14,13 @@ const (
 	slackStorm = 1000
 	// slackCalm is how many of them between two looks are everyday business.
 	slackCalm = 100
-	// slackAgain is how many looks later it is done once more: a connection's reader
-	// gives up the stack that it began with at the first ping (session.DefaultPing).
-	slackAgain = 7
 )
+
+// slackAgain is how many looks after a storm memory is given back once more. A
+// connection's reader gives up the stack that it began with at the first ping
+// (session.DefaultPing); and the HTTP server holds a connection over HTTP/2 that
+// was cut for as long as an idle one might last (httpapi's idleTime).
+var slackAgain = [...]int{7, 30}
 
 // slack is what the runtime holds and does not use. It collects garbage when the
 // heap has doubled, and a heap that stands still never has: what ten thousand
@@ -28,7 +32,7 @@ type slack struct {
 
 	last  uint64 // at the last look
 	given uint64 // when memory was given back last
-	again int    // looks until it is given back once more; 0: it is not
+	looks int    // since then
 }
 
 func newSlack(turnover func() uint64) *slack {
@@ -55,10 +59,10 @@ func (s *slack) run(ctx context.Context) error {
 func (s *slack) due(turnover uint64) bool {
 	calm := turnover-s.last <= slackCalm
 	s.last = turnover
+	s.looks++
 	if calm && turnover-s.given >= slackStorm {
-		s.given, s.again = turnover, slackAgain
+		s.given, s.looks = turnover, 0
 		return true
 	}
-	s.again = max(0, s.again-1)
-	return s.again == 1
+	return s.given > 0 && slices.Contains(slackAgain[:], s.looks)
 }

@@ -41,7 +41,10 @@ func TestMemoryIsGivenBackOnceAStormIsOver(t *testing.T) {
 			}
 		}
 		if time.Sleep(time.Minute); given != 3 {
-			t.Errorf("memory was given back %d times in the end, not once more after the first pings", given)
+			t.Errorf("memory was given back %d times, not once more after the first pings", given)
+		}
+		if time.Sleep(time.Hour); given != 4 {
+			t.Errorf("memory was given back %d times in the end", given)
 		}
 	})
 }
