@@ -48,13 +48,6 @@ func (t *Tally) Tell() {
 	t.messages, t.bytes, t.late, t.lateSum = 0, 0, [len(latencyBounds) + 1]uint64{}, 0
 }
 
-// Wrote counts a run that was written to a reader by somebody without a Tally.
-func (m *Metrics) Wrote(transport string, r Run) {
-	t := m.Tally(transport)
-	t.Wrote(r, time.Now())
-	t.Tell()
-}
-
 // latencyBounds are those of the histogram's buckets, in ms, which is as fine as
 // timestamps are.
 var latencyBounds = [...]int64{1, 2, 5, 10, 20, 50, 100, 250, 500, 1000, 2500, 10_000}

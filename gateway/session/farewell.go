@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"time"
 
 	"tidewire/gateway/deliver"
@@ -67,17 +66,17 @@ func (s *session) finish(d *desk, v verdict) outcome {
 	now := time.Now()
 	s.refresh(now)
 	s.cursors(d, now)
-	b, runs := d.take(), slices.Clone(d.runs)
+	b, count := d.take(), s.count(d.runs, now)
 	if v.code >= 4000 {
 		s.logger().Info("closing a connection", "code", v.code, "reason", v.reason)
 	}
 	s.m.open.Go(func() {
 		if len(b) > 0 {
-			if _, err := s.socket.Write(b); err != nil {
+			if err := s.socket.Rest(b); err != nil {
 				s.lost()
 				return
 			}
-			s.wrote(runs)
+			count()
 		}
 		s.handshake(v)
 		s.outlet.code = v.code
@@ -103,11 +102,23 @@ func (s *session) handshake(v verdict) {
 // lost ends a connection that cannot be written to.
 func (s *session) lost() outcome {
 	if s.socket.Stuck() {
-		s.m.cfg.Deliveries.Slow.Inc()
-		s.logger().Info("closed a slow consumer", "transport", deliver.WebSocket, "code", reply.CloseSlowConsumer)
-		s.outlet.code = reply.CloseSlowConsumer
+		s.tooSlow("it took nothing")
 	}
 	return s.quit()
+}
+
+// tooMuch ends a connection that would have the node hold more than it may for
+// those who do not take it. It is in the midst of a frame, so it is not told why.
+func (s *session) tooMuch() outcome {
+	s.tooSlow("the node holds as much as it may for clients that do not read")
+	s.socket.Abandon()
+	return s.quit()
+}
+
+func (s *session) tooSlow(why string) {
+	s.m.cfg.Deliveries.Slow.Inc()
+	s.logger().Info("closed a slow consumer", "transport", deliver.WebSocket, "code", reply.CloseSlowConsumer, "reason", why)
+	s.outlet.code = reply.CloseSlowConsumer
 }
 
 // quit ends the writing side: there are no more turns.

@@ -51,6 +51,8 @@ const (
 	maxBadLines = 20
 	// maxUnheardPings without a byte from the client, and it is gone.
 	maxUnheardPings = 2
+	// shutTime is how long a connection lasts at most that is being closed.
+	shutTime = 5 * time.Second
 	// closeTimeout is how long the client may take to answer a close.
 	closeTimeout = 2 * time.Second
 )

@@ -150,10 +150,14 @@ func (s *session) drain() {
 // outbox.
 func (s *session) shut(code int, reason string) {
 	s.mu.Lock()
-	if s.verdict == nil {
+	first := s.verdict == nil
+	if first {
 		s.verdict = &verdict{code, reply.Reason(reason)}
 	}
 	s.mu.Unlock()
+	if first {
+		time.AfterFunc(shutTime, s.cut) // however slow its client takes what comes before the close
+	}
 	s.schedule()
 }
 

@@ -492,6 +492,8 @@ func TestCursorsComeWhileCatchingUp(t *testing.T) {
 				}
 			}
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if time.Since(began) < time.Minute || len(c.pings) < 2 {
 			t.Fatalf("%d pings in %v", len(c.pings), time.Since(began))
 		}

@@ -36,7 +36,7 @@ func (c *trickle) Read(b []byte) (int, error) {
 // TestASlowReaderLives: a reader that takes bytes, though far fewer than come, is no
 // slow consumer. What it reads has no gap.
 func TestASlowReaderLives(t *testing.T) {
-	const timeout, records = time.Second, 60
+	const timeout, records = 2 * time.Second, 60
 	n := newNode(t, func(c *session.Config) { c.SlowConsumerTimeout = timeout })
 	topic := n.topic("orders", 1)
 	srv := httptest.NewServer(n.manager)

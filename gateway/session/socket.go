@@ -109,6 +109,15 @@ func (s *socket) say(code int, reason string) error {
 	return s.Last(append(b, reason...))
 }
 
+// Write is for the library, which writes control frames alone, each in one piece.
+// Nothing follows its close, as nothing follows ours.
+func (s *socket) Write(p []byte) (int, error) {
+	if p[0] == opClose {
+		return len(p), s.Last(p)
+	}
+	return s.Socket.Write(p)
+}
+
 // keep takes over what the server has read of the client already, so that its
 // buffer can go, and makes the library's.
 func (s *socket) keep(r *bufio.Reader) {
@@ -116,7 +125,7 @@ func (s *socket) keep(r *bufio.Reader) {
 		s.buf = readAhead.Get().(*[]byte)
 		s.ahead = (*s.buf)[:copy(*s.buf, b)] // the server reads less than this at once
 	}
-	s.in = bufio.NewReaderSize(s, 128)
+	s.in = bufio.NewReaderSize(s, 16) // what it asks for is read ahead below
 }
 
 // hijacker hands the WebSocket library our socket in place of the server's.

@@ -29,21 +29,34 @@ func (s *session) write(d *desk, to outcome, now time.Time) outcome {
 		return to
 	}
 	s.m.metrics.waiting.Inc()
-	left, runs := slices.Clone(b[n:]), slices.Clone(d.runs)
+	share := s.m.cfg.Crew.Owe(len(b) - n)
+	if share == nil {
+		return s.tooMuch()
+	}
+	left, count := slices.Clone(b[n:]), s.count(d.runs, now)
 	s.m.open.Go(func() {
-		if _, err := s.socket.Write(left); err != nil {
+		err := s.socket.Rest(left)
+		share.Close()
+		if err != nil {
 			s.lost()
 			return
 		}
-		s.wrote(runs)
+		count()
 		s.giveBack(more)
 	})
 	return kept
 }
 
-func (s *session) wrote(runs []deliver.Run) {
+// count notes runs that are about to be written, for when they are: it keeps none
+// of them, for they may be large, and their reader slow.
+func (s *session) count(runs []deliver.Run, now time.Time) (wrote func()) {
+	tally, messages := s.m.cfg.Deliveries.Tally(deliver.WebSocket), int64(0)
 	for _, r := range runs {
-		s.m.cfg.Deliveries.Wrote(deliver.WebSocket, r)
-		s.conn.Out.Add(int64(r.Len()))
+		tally.Wrote(r, now)
+		messages += int64(r.Len())
+	}
+	return func() {
+		tally.Tell()
+		s.conn.Out.Add(messages)
 	}
 }

@@ -13,11 +13,22 @@ type goodbye struct {
 	after  time.Duration
 }
 
+// endTime is how long a stream goes on at most that is over, because its client
+// is slow to take what comes before the goodbye.
+const endTime = 5 * time.Second
+
 // Expire is for the set of connections.
-func (st *stream) Expire() { st.end(goodbye{reason: "token expired"}) }
+func (st *stream) Expire() { st.over("token expired") }
 
 // Dismiss is for the set of connections.
-func (st *stream) Dismiss() { st.end(goodbye{reason: "closed by an administrator"}) }
+func (st *stream) Dismiss() { st.over("closed by an administrator") }
+
+func (st *stream) over(reason string) {
+	st.end(goodbye{reason: reason})
+	if st.wake == nil {
+		time.AfterFunc(endTime, st.cut)
+	}
+}
 
 // Reading is for the set of connections.
 func (st *stream) Reading() (subscriptions int, behind int64) { return 1, st.sub.Behind() }

@@ -124,15 +124,25 @@ func (st *stream) write(d *desk, to turn.Outcome, now time.Time, last bool) turn
 		return to
 	}
 	st.set.metrics.waiting.Inc()
-	left, runs := slices.Clone(b[n:]), slices.Clone(d.runs)
+	share := st.set.cfg.Crew.Owe(len(b) - n)
+	if share == nil {
+		return st.tooMuch()
+	}
+	// The runs are not kept meanwhile: they may be large, and their reader slow.
+	left, tally, messages := slices.Clone(b[n:]), st.set.cfg.Deliveries.Tally(deliver.SSE), int64(0)
+	for _, r := range d.runs {
+		tally.Wrote(r, now)
+		messages += int64(r.Len())
+	}
 	st.set.open.Go(func() {
-		if _, err := st.line.socket.Write(left); err != nil {
+		err := st.line.socket.Rest(left)
+		share.Close()
+		if err != nil {
 			st.lost(err)
 			return
 		}
-		tally := st.set.cfg.Deliveries.Tally(deliver.SSE)
-		st.wrote(tally, runs, time.Now())
 		tally.Tell()
+		st.conn.Out.Add(messages)
 		if last {
 			st.finish()
 			return
@@ -165,16 +175,25 @@ func (st *stream) finish() turn.Outcome {
 func (st *stream) lost(err error) turn.Outcome {
 	st.cut()
 	if st.line.socket.Stuck() {
-		st.tooSlow()
+		st.tooSlow("it took nothing")
 	} else {
 		st.debug(st.sub.Topic().Name, err)
 	}
 	return st.quit()
 }
 
-func (st *stream) tooSlow() {
+// tooMuch ends a stream that would have the node hold more than it may for those
+// who do not take it.
+func (st *stream) tooMuch() turn.Outcome {
+	st.tooSlow("the node holds as much as it may for clients that do not read")
+	st.cut()
+	st.line.socket.Abandon()
+	return st.quit()
+}
+
+func (st *stream) tooSlow(why string) {
 	st.set.cfg.Deliveries.Slow.Inc()
-	st.set.cfg.Logger.Info("closed a slow consumer", "transport", deliver.SSE, "code", reply.CloseSlowConsumer, "address", st.address, "topic", st.sub.Topic().Name)
+	st.set.cfg.Logger.Info("closed a slow consumer", "transport", deliver.SSE, "code", reply.CloseSlowConsumer, "address", st.address, "topic", st.sub.Topic().Name, "reason", why)
 }
 
 // quit ends the writing side: there are no more turns.

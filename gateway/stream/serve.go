@@ -51,7 +51,7 @@ func (s *Set) Serve(w http.ResponseWriter, r *http.Request, start deliver.Start)
 	defer st.leave()
 	switch err := st.hold(r.Context(), out); {
 	case out.tooSlow:
-		st.tooSlow()
+		st.tooSlow("it took nothing")
 	case err != nil && r.Context().Err() == nil:
 		st.debug(start.Topic.Name, err)
 	}

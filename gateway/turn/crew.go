@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"tidewire/gateway/budget"
 )
 
 // logWorkers is how many turns may wait for the disk, or for another node, at
@@ -17,11 +19,27 @@ type Crew struct {
 	workers    []*Worker
 	logWorkers [logWorkers]*Worker
 	numbers    atomic.Uint32 // of slots
+	owed       *budget.Budget
+}
+
+// owedBytes bounds what the node holds of writes that sockets have not taken, for
+// all clients together. Most of it is of clients that read nothing, and each write
+// may be as long as a message.
+const owedBytes = 256 << 20
+
+// Owe takes n bytes of what the node may hold for clients that do not take them;
+// nil: it holds all that it may. The share is to be closed.
+func (c *Crew) Owe(n int) *budget.Share {
+	share := c.owed.Share()
+	if !share.Try(int64(n)) {
+		return nil
+	}
+	return share
 }
 
 // NewCrew makes the workers. It starts nothing.
 func NewCrew() *Crew {
-	c := &Crew{}
+	c := &Crew{owed: budget.New(owedBytes)}
 	for range runtime.GOMAXPROCS(0) {
 		c.workers = append(c.workers, newWorker(c, len(c.workers), false))
 	}

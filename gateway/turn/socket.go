@@ -18,7 +18,8 @@ type Socket struct {
 	raw  syscall.RawConn // nil: there is no descriptor to use without waiting
 	slow time.Duration   // without a byte taken: stuck
 
-	mu     sync.Mutex // one write at a time
+	mu     sync.Mutex // one write at a time; from a Try that did not write all until Rest
+	owed   bool       // such a Try holds mu; the turn's
 	closed bool       // the last bytes were written: nothing may follow them
 	stuck  atomic.Bool
 }
@@ -88,13 +89,17 @@ func (s *Socket) writeLocked(p []byte) (total int, err error) {
 	}
 }
 
-// Try writes what the socket takes without waiting. The rest has to be written
-// before anything else.
+// Try writes what the socket takes without waiting. Where that is not all, the
+// rest goes to Rest, and nothing else is written before that.
 func (s *Socket) Try(a *Attempt, p []byte) (n int, err error) {
 	if s.raw == nil || !s.mu.TryLock() { // somebody is writing
 		return 0, nil
 	}
-	defer s.mu.Unlock()
+	defer func() {
+		if s.owed = err == nil && n < len(p); !s.owed {
+			s.mu.Unlock()
+		}
+	}()
 	if s.closed {
 		return len(p), nil
 	}
@@ -108,6 +113,28 @@ func (s *Socket) Try(a *Attempt, p []byte) (n int, err error) {
 		return 0, err
 	}
 	return a.n, a.err
+}
+
+// Rest writes what Try has left, for as long as the client goes on taking bytes.
+// After such a Try either it or Abandon has to be called.
+func (s *Socket) Rest(p []byte) error {
+	if !s.owed {
+		s.mu.Lock()
+	}
+	s.owed = false
+	defer s.mu.Unlock()
+	_, err := s.writeLocked(p)
+	return err
+}
+
+// Abandon is for who will not write what Try has left: the connection is of no
+// use any more.
+func (s *Socket) Abandon() {
+	_ = s.Close()
+	if s.owed {
+		s.owed = false
+		s.mu.Unlock()
+	}
 }
 
 // Finish says that nothing follows what was written, and gives the client time
