@@ -11,9 +11,9 @@ import (
 func TestMemoryIsGivenBackOnceAStormIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turnover atomic.Uint64
-		given := 0
+		var given atomic.Int32
 		s := newSlack(turnover.Load)
-		s.free = func() { given++ }
+		s.free = func() { given.Add(1) }
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = s.run(ctx) }()
 		defer synctest.Wait()
@@ -36,17 +36,17 @@ func TestMemoryIsGivenBackOnceAStormIsOver(t *testing.T) {
 			turnover.Add(step.come)
 			time.Sleep(slackEvery)
 			synctest.Wait()
-			if given != step.given {
-				t.Errorf("%s: memory was given back %d times, not %d", step.what, given, step.given)
+			if int(given.Load()) != step.given {
+				t.Errorf("%s: memory was given back %d times, not %d", step.what, given.Load(), step.given)
 			}
 		}
 		time.Sleep(time.Minute)
-		if synctest.Wait(); given != 3 {
-			t.Errorf("memory was given back %d times, not once more after the first pings", given)
+		if synctest.Wait(); given.Load() != 3 {
+			t.Errorf("memory was given back %d times, not once more after the first pings", given.Load())
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); given != 4 {
-			t.Errorf("memory was given back %d times in the end", given)
+		if synctest.Wait(); given.Load() != 4 {
+			t.Errorf("memory was given back %d times in the end", given.Load())
 		}
 	})
 }

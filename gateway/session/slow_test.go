@@ -16,6 +16,15 @@ import (
 	"tidewire/gateway/session"
 )
 
+// smallWindow makes connections that take little ahead of their reader. It has to
+// be told before they connect: a server goes by the largest window it has seen.
+var smallWindow = net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+	if e := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 8<<10) }); e != nil {
+		return e
+	}
+	return err
+}}
+
 // trickle is a client's connection that reads a little at each tick, until free
 // is closed.
 type trickle struct {
@@ -45,14 +54,7 @@ func TestASlowReaderLives(t *testing.T) {
 	defer ticker.Stop()
 	free := make(chan struct{})
 	tr := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		// Before it connects: a server goes by the largest window it has seen.
-		d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-			if e := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 8<<10) }); e != nil {
-				return e
-			}
-			return err
-		}}
-		conn, err := d.DialContext(ctx, network, addr)
+		conn, err := smallWindow.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
