@@ -317,6 +317,10 @@ func (f *fake) poll(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 		_ = json.NewEncoder(w).Encode(d)
 		return
 	}
+	if f.takesLocked("poll") == "expired" {
+		refuse(w, fault.Unauthorized, "the token has expired")
+		return
+	}
 	at := t.place(r)
 	messages := []json.RawMessage{}
 	end := false
@@ -333,6 +337,7 @@ func (f *fake) poll(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 
 // events streams. Troubles: a number (the connection ends after so many
 // messages, the ids of which came only with every third), closing, gone (404),
+// expired (401),
 // deleted (what there is, then the word that the topic is no more).
 func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
@@ -345,6 +350,10 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock()
 	if t == nil || what == "gone" {
 		refuse(w, fault.TopicNotFound, "there is no such topic")
+		return
+	}
+	if what == "expired" {
+		refuse(w, fault.Unauthorized, "the token has expired")
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidewire/cmd/tidewire/internal/client"
+	"tidewire/internal/fault"
 )
 
 // tailFlags are what tail is told.
@@ -84,8 +85,8 @@ At its end it says on the standard error with which --cursor to go on from there
 		if errors.As(err, &problem) && problem.Cursor != "" {
 			return fmt.Errorf("%w: --cursor %s", err, problem.Cursor)
 		}
-		if err == nil {
-			t.offer()
+		if problem == nil || problem.Code != fault.TopicNotFound.Code() { // whose places went with it
+			t.offer() // also after an error, as when the token has expired meanwhile
 		}
 		return err
 	}
@@ -234,16 +235,17 @@ func (t *tailer) read(ctx context.Context, query url.Values) error {
 		if err != nil {
 			return err
 		}
-		t.cursor = page.Cursor // a page never holds more than is printed of it
+		full := false
 		for _, m := range page.Messages {
-			if err := t.print(m); err != nil {
-				if errors.Is(err, errLimit) {
-					return nil
-				}
-				return err
+			switch err := t.print(m); {
+			case errors.Is(err, errLimit):
+				full = true // a page never holds more than that
+			case err != nil:
+				return err // its place is still in front of the page
 			}
 		}
-		if page.End {
+		t.cursor = page.Cursor
+		if full || page.End {
 			return nil
 		}
 		if page.Cursor == "" {
@@ -275,7 +277,9 @@ func (t *tailer) follow(ctx context.Context, query url.Values) error {
 		if err == nil {
 			connected = true
 			hint, err = t.stream(s)
-			t.cursor = s.LastID()
+			if printing := (*printError)(nil); !errors.As(err, &printing) {
+				t.cursor = s.LastID()
+			}
 			s.Close()
 			if time.Since(began) > steadyAfter {
 				pause = firstPause
@@ -348,6 +352,7 @@ func (t *tailer) stream(s *client.Stream) (time.Duration, error) {
 			} else if err != nil {
 				return 0, &printError{err}
 			}
+			t.cursor = s.LastID()
 		case "gap":
 			// What follows may be another life of the topic: no offset counts as seen.
 			clear(t.seen)
