@@ -30,10 +30,14 @@ type remote struct {
 // addRemote gives a command the flags --server, --token and --output.
 func addRemote(cmd *cobra.Command, p process) *remote {
 	r := &remote{process: p}
-	cmd.Flags().StringVar(&r.server, "server", "", "`URL` of a node; "+serverVariable+" or "+defaultServer+" if not given")
+	r.addServer(cmd)
 	cmd.Flags().StringVar(&r.token, "token", "", "`token` to show the node; better in "+tokenVariable+": other users of the machine see flags")
 	r.addOutput(cmd)
 	return r
+}
+
+func (r *remote) addServer(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.server, "server", "", "`URL` of a node; "+serverVariable+" or "+defaultServer+" if not given")
 }
 
 func (r *remote) addOutput(cmd *cobra.Command) {
@@ -43,6 +47,18 @@ func (r *remote) addOutput(cmd *cobra.Command) {
 
 // open checks the common flags and makes the client.
 func (r *remote) open() (*client.Client, error) {
+	c, err := r.openWithoutToken()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Bear(cmp.Or(r.token, r.variable(tokenVariable))); err != nil {
+		return nil, usagef("--token: %w", err)
+	}
+	return c, nil
+}
+
+// openWithoutToken makes a client for calls that need none.
+func (r *remote) openWithoutToken() (*client.Client, error) {
 	if err := r.checkOutput(); err != nil {
 		return nil, err
 	}
@@ -53,9 +69,6 @@ func (r *remote) open() (*client.Client, error) {
 	c, err := client.New(server)
 	if err != nil {
 		return nil, usagef("--server: %w", err)
-	}
-	if err := c.Bear(cmp.Or(r.token, r.variable(tokenVariable))); err != nil {
-		return nil, usagef("--token: %w", err)
 	}
 	return c, nil
 }

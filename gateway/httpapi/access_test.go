@@ -49,6 +49,16 @@ func may(right access.Right, patterns ...string) map[access.Right][]string {
 	return map[access.Right][]string{right: patterns}
 }
 
+// A probe that shows a token everywhere must not take an open node for dead.
+func TestProbesJudgeNoToken(t *testing.T) {
+	for _, n := range []*node{newNode(t), newGuardedNode(t)} {
+		for _, path := range []string{"/healthz", "/readyz", "/readyz/"} {
+			n.want(200, "GET", path, "", "Authorization: Bearer nonsense")
+		}
+	}
+	newNode(t).want(400, "GET", "/topics/", "", "Authorization: Bearer nonsense")
+}
+
 // Every address is closed but for those listed here. A new one that nobody
 // thought about fails.
 func TestWhatIsNotOpenIsClosed(t *testing.T) {
