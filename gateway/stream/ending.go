@@ -48,8 +48,10 @@ func (st *stream) end(g goodbye) {
 // part says goodbye.
 func (st *stream) part(d *desk, g *goodbye) {
 	cur := st.sub.Cursor()
-	if g.after > 0 {
-		d.retry(g.after)
+	again := g.after
+	if again == 0 {
+		again = retry() // whose stream ends is not to come back at once with all the others
 	}
+	d.retry(again)
 	d.event("closing", cur, wire.Begin(nil).Str("reason", g.reason).Str("retry_after", g.after.String()).Str("cursor", cur).Close())
 }

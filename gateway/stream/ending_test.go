@@ -33,9 +33,15 @@ func TestAStreamEndsWithItsGrantAndSaysSo(t *testing.T) {
 		if list := s.connected.List(nil); len(list) != 1 || list[0].Principal != "ann" || list[0].Transport != "sse" || list[0].Behind != 0 {
 			t.Errorf("%+v", list)
 		}
-		ev := e.event(t)
+		again, ev := 0, e.must(t)
+		for ; !ev.dispatched; ev = e.must(t) {
+			again = max(again, ev.retry)
+		}
 		if ev.name != "closing" || !strings.Contains(ev.data, `"token expired"`) || ev.lastID != seen.lastID {
 			t.Errorf("%+v", ev)
+		}
+		if again < 1000 || again > 3000 {
+			t.Errorf("retry: %d before it", again)
 		}
 		if took := time.Since(began); took < 90*time.Second || took > 91*time.Second {
 			t.Errorf("ended after %s", took)
