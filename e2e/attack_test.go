@@ -202,7 +202,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 				return
 			}
 			refused++
-			if !strings.Contains(err.Error(), "429") || !strings.Contains(err.Error(), `"code":"limit"`) {
+			if !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), `"code":"limit"`) {
 				t.Errorf("connection %d: not a clear refusal: %v", i, err)
 			}
 			var r *client.Refusal
@@ -229,7 +229,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if got := n.Metric("gateway_connections_refused_total"); got < float64(refused) {
 		t.Errorf("gateway_connections_refused_total is %v after %d refusals", got, refused)
 	}
-	t.Logf("%d let in, %d refused with 429", len(inside), refused)
+	t.Logf("%d let in, %d refused with 503", len(inside), refused)
 }
 
 // TestAFloodOfConnectionsLeavesTheLogItsFiles opens plain connections that do

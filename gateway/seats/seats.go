@@ -62,7 +62,8 @@ func (s *Seats) Take(r *http.Request) (release func(), err error) {
 		return nil, fault.New(fault.Draining, "the node is shutting down; connect to another, or again in a moment")
 	case s.max > 0 && s.taken >= s.max:
 		s.refused.WithLabelValues("max_connections").Inc()
-		return nil, fault.New(fault.Limit, "the node holds its %d connections (max_connections); connect to another, or again later", s.max).With("limit", "max_connections")
+		return nil, fault.New(fault.Limit, "the node holds its %d connections (max_connections); connect to another, or again later", s.max).
+			With("limit", "max_connections").Overload()
 	case s.maxPerIP > 0 && s.byHost[host] >= s.maxPerIP:
 		s.refused.WithLabelValues("max_connections_per_ip").Inc()
 		return nil, fault.New(fault.Limit, "the address %s holds its %d connections (max_connections_per_ip)", host, s.maxPerIP).With("limit", "max_connections_per_ip")

@@ -105,7 +105,7 @@ func TestLimitsOfConnections(t *testing.T) {
 			}
 			_ = res.Body.Close()
 		}
-		refused(429)
+		refused(503)
 		a.vanish()
 		synctest.Wait()
 		n.open(t)

@@ -400,7 +400,7 @@ func TestStreamsNoticeClientsThatVanish(t *testing.T) {
 			for range 200 {
 				all = append(all, s.open(t, ""))
 			}
-			if e := s.open(t, ""); e.res.StatusCode != 429 {
+			if e := s.open(t, ""); e.res.StatusCode != 503 || e.res.Header.Get("Retry-After") == "" {
 				t.Fatalf("the 201st of 200: %s", e.res.Status)
 			}
 			for _, e := range all {

@@ -87,7 +87,7 @@ var table = [numKinds]row{
 	UnsupportedMediaType:   {"unsupported-media-type", 415, false, "Unsupported media type", "The detail names the media types that are taken."},
 	IdempotencyKeyReused:   {"idempotency-key-reused", 422, false, "Idempotency key reused", "The same Idempotency-Key came with another body. Use a new key for a new record."},
 	Throttled:              {"throttled", 429, true, "Throttled", "Too much at once; wait as long as Retry-After says."},
-	Limit:                  {"limit", 429, true, "Limit reached", "A limit of the node is reached; the detail names it."},
+	Limit:                  {"limit", 429, true, "Limit reached", "A limit is reached; the detail names it, and the member limit too. With the status 503 it is the node that has no room for another connection: connect to another, or come back after Retry-After."},
 	NotEnoughReplicas:      {"not-enough-replicas", 503, true, "Not enough replicas", "Too few in-sync replicas; nothing was kept. Try again later."},
 	LeaderUnavailable:      {"leader-unavailable", 503, true, "Leader unavailable", "The partition has no leader that can serve; nothing was kept. Try again later."},
 	NoResponders:           {"no-responders", 503, true, "No responders", "No live group member serves this topic."},
