@@ -142,6 +142,14 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) list(w http.ResponseWriter, r *http.Request) {
+	if f.takes("list") == "missing" {
+		p := problemOf(fault.Unauthorized, "a token is needed")
+		p["reason"] = "missing"
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(fault.Unauthorized.Status())
+		_ = json.NewEncoder(w).Encode(p)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := []any{}

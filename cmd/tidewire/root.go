@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"tidewire/cmd/tidewire/internal/client"
+	"tidewire/gateway/access"
 	"tidewire/internal/boot"
 	"tidewire/internal/obs"
 )
@@ -94,6 +95,9 @@ func execute(args []string, p process) int {
 	var silent *exitError
 	if !errors.As(err, &silent) || silent.err != nil {
 		fmt.Fprintf(p.err, "tidewire: %v\n", err)
+		if p := (*client.Problem)(nil); errors.As(err, &p) && p.Reason == string(access.NoToken) {
+			fmt.Fprintf(root.ErrOrStderr(), "tidewire: give one in %s, or by --token\n", tokenVariable)
+		}
 	}
 	return code
 }

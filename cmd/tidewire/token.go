@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +42,8 @@ func newToken(p process) *cobra.Command {
 In production an identity provider does that.
 
 A pattern names topics: * stands for any run of characters, {sub} for the token's subject.
---admin gives every right.
+Several are separated by commas. --admin gives every right. The rights group, request and
+reply have no effect yet: this version has no groups and no request-reply.
 
 The token is printed as it is, also in a pipe; --output json adds its end.`,
 		Example: `  export TIDEWIRE_TOKEN=$(tidewire token --auth-key-file key --sub alice --publish 'orders.*' --subscribe '*')
@@ -50,7 +54,7 @@ The token is printed as it is, also in a pipe; --output json adds its end.`,
 	f.StringVar(&m.keyFile, "auth-key-file", "", "`file` with the HS256 secret; "+keyVariable+" if not given")
 	f.StringVar(&m.sub, "sub", "", "the subject: the `principal` that bears the token")
 	for _, right := range []access.Right{access.Publish, access.Subscribe, access.Group, access.Request, access.Reply} {
-		m.topics[right] = f.StringSlice(right.String(), nil, "`patterns` of topics for the right to "+right.String())
+		m.topics[right] = f.StringSlice(right.String(), nil, "`patterns` of topics for the right to "+right.String()+", separated by commas")
 	}
 	f.BoolVar(&m.admin, "admin", false, "every right: all topics, and what is about none")
 	f.DurationVar(&m.lasts, "lasts", time.Hour, "`duration` until the token ends")
@@ -59,11 +63,11 @@ The token is printed as it is, also in a pipe; --output json adds its end.`,
 	f.SortFlags = false
 	_ = cmd.MarkFlagFilename("auth-key-file")
 	r.addOutput(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := r.checkOutput(); err != nil {
 			return err
 		}
-		token, until, err := m.sign(p)
+		token, until, err := m.sign(p, cmd.Flags().Changed)
 		if err != nil {
 			return err
 		}
@@ -76,7 +80,33 @@ The token is printed as it is, also in a pipe; --output json adds its end.`,
 	return cmd
 }
 
-func (m *minting) sign(p process) (token string, until time.Time, err error) {
+// check finds what can only be a slip: a token that verifies and opens nothing.
+func (m *minting) check(given func(flag string) bool) error {
+	none := !m.admin
+	for right := access.Publish; right <= access.Reply; right++ {
+		name, patterns := right.String(), *m.topics[right]
+		if given(name) && len(patterns) == 0 {
+			return fmt.Errorf("--%s: is empty: it takes patterns of topics, separated by commas", name)
+		}
+		for _, text := range patterns {
+			switch {
+			case text == "":
+				return fmt.Errorf("--%s: has an empty pattern: it takes patterns of topics, separated by commas", name)
+			case strings.ContainsFunc(text, unicode.IsSpace):
+				return fmt.Errorf("--%s: %q has a space, which no topic's name has; patterns are separated by commas", name, text)
+			case m.sub == "" && strings.Contains(text, "{sub}"):
+				return fmt.Errorf("--%s: %q names the token's subject: give it by --sub", name, text)
+			}
+			none = false
+		}
+	}
+	if none {
+		return errors.New("the token would give no right: name topics by --publish, --subscribe or another right, or give --admin")
+	}
+	return nil
+}
+
+func (m *minting) sign(p process, given func(flag string) bool) (token string, until time.Time, err error) {
 	path := cmp.Or(m.keyFile, p.variable(keyVariable))
 	if path == "" {
 		return "", until, usagef("--auth-key-file is needed: the secret that the node has as auth_key_file")
@@ -87,6 +117,12 @@ func (m *minting) sign(p process) (token string, until time.Time, err error) {
 	key, err := boot.ReadKey(path)
 	if err != nil {
 		return "", until, usagef("--auth-key-file: %w", err)
+	}
+	if err := m.check(given); err != nil {
+		return "", until, usage(err)
+	}
+	if len(key) < boot.WeakKeyBytes {
+		fmt.Fprintf(p.err, "tidewire: the secret in %s has %d bytes, so few that it can be guessed from a token: take %d or more, for example of openssl rand -hex 32\n", path, len(key), boot.WeakKeyBytes)
 	}
 	now := time.Now()
 	c := access.Claims{

@@ -84,6 +84,8 @@ type Problem struct {
 	Code   string `json:"code"`
 	// Expected comes with out-of-order-sequence: the number to go on with.
 	Expected *int64 `json:"expected,omitempty"`
+	// Reason comes with unauthorized: what is wrong with the token.
+	Reason string `json:"reason,omitempty"`
 	// Retry is false where waiting does not help, whatever is usual for the code.
 	Retry *bool `json:"retryable,omitempty"`
 	// Cursor comes with cursor-expired: where to go on.
