@@ -47,6 +47,7 @@ type node struct {
 	journal     int64     // size of its files; 0: the storage's own
 	began       time.Time
 	ready       atomic.Bool
+	stopping    atomic.Bool
 	registered  chan struct{} // closed once the coordinator knows of this life
 
 	store       *storage.Store
@@ -295,6 +296,9 @@ func (n *node) verifier() *access.Verifier {
 		n.log.Warn("the secret in auth_key_file is so short that it can be guessed from a token: take a longer one, for example of openssl rand -hex 32",
 			obs.Bytes, len(n.cfg.AuthKey), "least", boot.WeakKeyBytes)
 	}
+	if n.cfg.AuthKeyExposed {
+		n.log.Warn("every user of this machine can read auth_key_file, and so can be anybody: take that right away (chmod 600)")
+	}
 	return &access.Verifier{Key: n.cfg.AuthKey, Issuer: n.cfg.AuthIssuer, Audience: n.cfg.AuthAudience}
 }
 
@@ -337,5 +341,8 @@ func (n *node) notReady() []error {
 		}
 		return nil
 	}
-	return []error{fault.New(fault.Draining, "the node is starting or stopping; ask again in a moment")}
+	if n.stopping.Load() {
+		return []error{fault.New(fault.Draining, "the node is stopping; go to another, or ask again once it has started")}
+	}
+	return []error{fault.New(fault.Draining, "the node is starting; ask again in a moment")}
 }

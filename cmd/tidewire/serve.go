@@ -151,6 +151,7 @@ func serve(ctx context.Context, n *node, p process) error {
 			tell("READY=1")
 		},
 		Stopping: func() {
+			n.stopping.Store(true)
 			n.ready.Store(false)
 			if n.rpc != nil {
 				n.rpc.Ready(false)

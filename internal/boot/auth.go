@@ -21,12 +21,21 @@ const WeakKeyBytes = 32
 const maxKeyBytes = 64 << 10
 
 func keyFile(c *Config, text string) (err error) {
-	c.AuthKey = nil
-	if text != "" {
-		c.AuthKey, err = ReadKey(text)
+	c.AuthKey, c.AuthKeyExposed = nil, false
+	if text == "" {
+		return nil
 	}
-	return err
+	if c.AuthKey, err = ReadKey(text); err != nil {
+		return err
+	}
+	if info, err := os.Stat(text); err == nil {
+		c.AuthKeyExposed = info.Mode()&othersRead != 0
+	}
+	return nil
 }
+
+// othersRead is the right of users who neither own a file nor are of its group.
+const othersRead = 0o004
 
 // ReadKey reads the secret of tokens from a file. One line end after it is no
 // part of it: an editor or a shell put it there.

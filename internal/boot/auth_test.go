@@ -38,6 +38,18 @@ func TestTheKeyIsReadAndNeverShown(t *testing.T) {
 	}
 }
 
+func TestAKeyThatEverybodyCanReadIsNoticed(t *testing.T) {
+	path := secretFile(t, "hush")
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := load(t, []string{"--auth-key-file", path}, nil, ""); err != nil || c.AuthKeyExposed != want {
+			t.Errorf("%s: %v %v", mode, c.AuthKeyExposed, err)
+		}
+	}
+}
+
 func TestSettingsOfTokensThatCannotWorkAreRefused(t *testing.T) {
 	key := secretFile(t, "hush")
 	for name, c := range map[string]struct {

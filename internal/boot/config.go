@@ -28,6 +28,7 @@ type Config struct {
 	AllowedOrigins []string // besides the node's own origin
 
 	AuthKey                  Key    // of tokens; nil: nobody is asked
+	AuthKeyExposed           bool   // every user of the machine can read its file
 	AuthIssuer, AuthAudience string // that tokens must name; "": any
 
 	SlowConsumerTimeout time.Duration
