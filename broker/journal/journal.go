@@ -212,7 +212,7 @@ func (j *Journal) Room(n int) error {
 		if vfs.IsNoFiles(j.lack) {
 			return fault.New(fault.Throttled, "the node has no open files left for the next journal file").After(j.cfg.RetrySpace)
 		}
-		return fault.New(fault.DiskFull, "no space for the next journal file").After(j.cfg.RetrySpace)
+		return fault.New(fault.DiskFull, "the disk has no space for the next journal file. Nothing was kept; free space or add disk, and it heals by itself").After(j.cfg.RetrySpace)
 	case !j.pace.Admits(j.queued, int64(n)):
 		return fault.New(fault.Throttled, "%d bytes wait for the disk, and it takes no more than %d in good time", j.queued, j.pace.Limit()).After(100 * time.Millisecond)
 	}

@@ -55,10 +55,10 @@ func (s *Store) admit(n int) error {
 	}
 	switch {
 	case full:
-		return fault.New(fault.DiskFull, "%d bytes are free on the disk and %d of them are spoken for; at least %d have to stay free",
+		return fault.New(fault.DiskFull, "%d bytes are free on the disk and %d of them are spoken for; at least %d have to stay free (min_free_bytes). Nothing was kept; free space or add disk, and it heals by itself",
 			s.disk.free.Load(), s.disk.free.Load()-left, s.cfg.MinFreeBytes).After(s.cfg.RetrySpace)
 	case unflushed > 4*s.cfg.UnflushedBytes && s.flushWait.lacks.Load() == lacksSpace:
-		return fault.New(fault.DiskFull, "no space for the segments").After(s.cfg.RetrySpace)
+		return fault.New(fault.DiskFull, "the disk has no space for the segments. Nothing was kept; free space or add disk, and it heals by itself").After(s.cfg.RetrySpace)
 	case unflushed > 4*s.cfg.UnflushedBytes && s.flushWait.lacks.Load() == lacksFiles:
 		return fault.New(fault.Throttled, "the node has no open files left for the segments").After(s.cfg.RetrySpace)
 	case unflushed > 4*s.cfg.UnflushedBytes:

@@ -63,7 +63,10 @@ func (g *Guard) Request(r *http.Request, from Places) (*http.Request, *access.Gr
 			return r, nil, err
 		}
 	}
-	if !given {
+	switch {
+	case !given && !from.Ticket && r.URL.Query().Has(ticketParameter):
+		return r, nil, access.Refuse(access.NoToken, "a ticket is for streams of events and WebSockets alone; send a token as \"Authorization: Bearer …\"")
+	case !given:
 		return r, nil, access.Missing()
 	}
 	grant, err := g.Token(token)

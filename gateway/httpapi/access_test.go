@@ -181,6 +181,9 @@ func TestATicketOpensOneStreamOnce(t *testing.T) {
 		t.Errorf("a second time: %s", r.body)
 	}
 	n.want(401, "GET", "/topics/orders/events?ticket=nonsense", "")
+	if r := n.want(401, "GET", "/topics/orders?ticket="+ticket(), ""); !strings.Contains(string(r.body), "a ticket is for streams") {
+		t.Errorf("%s", r.body)
+	}
 	n.want(400, "GET", "/topics/orders/events?ticket="+ticket()+"&ticket=x", "")
 	n.want(400, "GET", "/topics/orders/events?ticket="+ticket(), "", reader) // says twice who it is
 	// A ticket is for streams: what it may open is no other call.

@@ -105,6 +105,7 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"after without cursor", "GET", "/topics/orders?after=0:1", "", nil, 400, "invalid", []string{`"after"`, "cursor"}},
 		{"an after that is none", "GET", "/topics/orders?cursor=x&after=0-1", "", nil, 400, "invalid", []string{`"after"`, "0:17"}},
 		{"after twice", "GET", "/topics/orders?cursor=x&after=0:1,0:2", "", nil, 400, "invalid", []string{`"after"`, "twice"}},
+		{"many keys", "GET", "/topics/orders/events?keys=a,b", "", nil, 400, "unknown-field", []string{`"keys"`, "WebSocket"}},
 		{"two filters", "GET", "/topics/orders?key=a&key_prefix=b", "", nil, 400, "invalid", []string{`"key_prefix"`, "exclude"}},
 		{"a partition that is not there", "GET", "/topics/orders?partition=9", "", nil, 404, "partition-not-found", []string{"9"}},
 		{"no cursor", "GET", "/topics/orders?cursor=nonsense", "", nil, 410, "cursor-expired", []string{"cursor"}},

@@ -33,6 +33,9 @@ func query(r *http.Request, known ...string) (params, error) {
 	slices.Sort(names) // the same complaint every time
 	for _, name := range names {
 		if !slices.Contains(known, name) {
+			if name == "keys" && slices.Contains(known, "key") { // nearly known, and yet not to be found here
+				return nil, fault.New(fault.UnknownField, "\"keys\" is for subscriptions over a WebSocket alone; this call takes one \"key\", or \"key_prefix\"").With("field", name)
+			}
 			return nil, fault.Unknown("parameter", name, known)
 		}
 		if len(values[name]) > 1 {
