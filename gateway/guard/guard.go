@@ -46,18 +46,11 @@ func New(cfg Config) *Guard {
 	g := &Guard{
 		verifier: cfg.Verifier, everyone: access.Everyone(),
 		tickets: newTickets(),
-		refused: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "gateway_access_refused_total",
-			Help: "Calls refused for who made them: by a reason such as expired, or by the right that is missing.",
-		}, []string{"transport", "reason"}),
-		limited: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "gateway_limits_refused_total",
-			Help: "Calls and connections refused at a limit, by its name.",
-		}, []string{"transport", "limit"}),
-		log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		log:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		// Whoever guesses tokens must not fill the disk with it.
 		aloud: rate.NewLimiter(1, 20),
 	}
+	g.refused, g.limited = newCounters(cfg.Registerer, !g.Open())
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "gateway_tickets", Help: "Tickets that were issued and are neither used nor over."}, g.tickets.count)
 	return g
 }
@@ -93,10 +86,6 @@ func (g *Guard) Token(token string) (*access.Grant, error) {
 	return grant, err
 }
 
-// HTTP is the transport of plain calls, as metrics name it; package deliver names
-// the others.
-const HTTP = "http"
-
 // Refused is told of every refusal. It counts those at a limit, and counts and
 // logs those for who the caller is. transport is asked for when it is needed.
 func (g *Guard) Refused(transport func() string, address string, caller *access.Grant, err error) {
@@ -129,7 +118,7 @@ func (g *Guard) Refused(transport func() string, address string, caller *access.
 func reasonOf(err error) string {
 	switch {
 	case fault.Is(err, fault.Unauthorized):
-		return cmp.Or(string(access.ReasonOf(err)), "other")
+		return cmp.Or(string(access.ReasonOf(err)), otherReason)
 	case !fault.Is(err, fault.Forbidden):
 		return ""
 	}
@@ -138,7 +127,7 @@ func reasonOf(err error) string {
 		return right
 	}
 	if _, ok := fields["origin"]; ok {
-		return "origin"
+		return foreignOrigin
 	}
-	return "other"
+	return otherReason
 }

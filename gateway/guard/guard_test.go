@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidewire/gateway/access"
 	"tidewire/internal/fault"
 )
@@ -24,6 +26,37 @@ func token(t *testing.T, sub string, lasts time.Duration) string {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// A rate sees no increase in a series that begins at 1.
+func TestWhatIsCountedIsThereFromTheStart(t *testing.T) {
+	series := func(v *access.Verifier) map[string]bool {
+		reg, all := prometheus.NewRegistry(), map[string]bool{}
+		New(Config{Verifier: v, Registerer: reg})
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				name := ""
+				for _, l := range m.GetLabel() {
+					name += l.GetValue() + " "
+				}
+				all[name] = true
+			}
+		}
+		return all
+	}
+	asked := series(&access.Verifier{Key: []byte(key)})
+	for _, want := range []string{"expired http ", "missing sse ", "publish websocket ", "admin http ", "origin sse ", "other http ", "max_publish_rate http ", "max_connections sse "} {
+		if !asked[want] {
+			t.Errorf("no %q", want)
+		}
+	}
+	if open := series(nil); open["expired http "] || !open["origin http "] {
+		t.Errorf("a guard that asks nobody: %v", open)
+	}
 }
 
 func TestATicketIsGoodOnceAndSoon(t *testing.T) {

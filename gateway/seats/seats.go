@@ -32,6 +32,9 @@ type Seats struct {
 // New makes the bounds. refused counts by reason; nil: its own, unregistered.
 func New(most, mostPerIP, mostPerSecond int, refused *prometheus.CounterVec) *Seats {
 	refused = cmp.Or(refused, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused"}, []string{"reason"}))
+	for _, reason := range []string{"max_connection_rate", "max_connections", "max_connections_per_ip", "draining"} {
+		refused.WithLabelValues(reason) // there from the start, so that a rate over them is right
+	}
 	return &Seats{max: most, maxPerIP: mostPerIP, refused: refused, byHost: map[string]int{}, arrivals: newArrivals(mostPerSecond)}
 }
 
