@@ -38,6 +38,7 @@ type fileSet struct {
 	poke  chan struct{}  // cap 1: files were released
 	gone  chan struct{}  // closed when nothing is prepared any more
 
+	held      atomic.Int64 // bytes of the files on the disk, whatever state they are in
 	preparing atomic.Int64 // bytes that the file in preparation will take
 	recycled  atomic.Int64 // files that were used again
 
@@ -55,10 +56,12 @@ func (s *fileSet) init(cfg Config, scan *Scan) {
 	s.nextSeq = 1
 	for _, f := range scan.old {
 		s.free = append(s.free, fileRef{f.name, f.seq, f.size})
+		s.held.Add(f.size)
 	}
 	for _, f := range scan.files {
 		s.used = append(s.used, fileRef{f.name, f.seq, f.size})
 		s.nextSeq = f.seq + 1
+		s.held.Add(f.size)
 	}
 }
 
@@ -237,7 +240,9 @@ func (s *fileSet) trim() {
 	for _, f := range surplus {
 		if err := s.cfg.FS.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.cfg.Logger.Warn("a released journal file stays", "file", f.name, "err", err)
+			continue
 		}
+		s.held.Add(-f.size)
 	}
 }
 
@@ -276,6 +281,7 @@ func (s *fileSet) prepare(size int64) (*openFile, error) {
 	}
 	if err != nil {
 		// Nothing was in it: give its space back, whatever it was.
+		s.held.Add(-old.size)
 		return nil, errors.Join(err, f.Close(), s.cfg.FS.Remove(spare))
 	}
 	if err := s.cfg.FS.SyncDir(s.cfg.Dir); err != nil {
@@ -284,6 +290,7 @@ func (s *fileSet) prepare(size int64) (*openFile, error) {
 	s.mu.Lock()
 	s.nextSeq = seq + 1
 	s.mu.Unlock()
+	s.held.Add(size - old.size)
 	return &openFile{name, h, f}, nil
 }
 
@@ -354,6 +361,10 @@ func Found(cfg Config) error {
 	}
 	return f.file.Close()
 }
+
+// Held is what the journal's files take on the disk: a current one and those
+// beside it that are kept, empty or not.
+func (j *Journal) Held() int64 { return j.files.held.Load() }
 
 // Preparing is the number of bytes that are being taken for the next file.
 func (j *Journal) Preparing() int64 { return j.files.preparing.Load() }

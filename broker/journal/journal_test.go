@@ -176,6 +176,18 @@ func TestStaleFramesInRecycledFilesNeverPass(t *testing.T) {
 		if j.Recycled() == 0 {
 			t.Fatal("no file was recycled: nothing is tested")
 		}
+		synctest.Wait()
+		infos, err := disk.ReadDir(cfg.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		onDisk := int64(0)
+		for _, info := range infos {
+			onDisk += info.Size
+		}
+		if got := j.Held(); got != onDisk {
+			t.Errorf("holds %d bytes in %d files, says %d", onDisk, len(infos), got)
+		}
 		// From here on, the state after every entry.
 		var since []string
 		for range 30 {

@@ -32,6 +32,9 @@ func (s *Store) Free() int64 {
 	return s.disk.free.Load()
 }
 
+// JournalBytes is what the journal's files take on the disk.
+func (s *Store) JournalBytes() int64 { return s.journal.Held() }
+
 // Admit says whether n more bytes can be taken, to be asked before offsets are
 // given out: space for the batch is there in the journal and will be there for
 // its segment, and enough is left for what frees space again. DiskFull and

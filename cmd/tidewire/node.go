@@ -308,8 +308,9 @@ type dataFolder struct {
 	broker *broker.Broker
 }
 
-// Used is what the logs of this node hold.
+// Used is what the logs of this node and their journal hold.
 func (d dataFolder) Used() (bytes int64) {
+	bytes = d.JournalBytes()
 	for _, l := range d.broker.Loads() {
 		bytes += l.Bytes
 	}

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +75,23 @@ func cli(t *testing.T, server string, args ...string) (string, int) {
 	return out.String(), code
 }
 
+// diskUsed is what the only node says of its disk.
+func diskUsed(t *testing.T, server string) int64 {
+	t.Helper()
+	resp, err := http.Get("http://" + server + "/nodes/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Nodes []struct{ Disk struct{ Used int64 } }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Nodes) != 1 {
+		t.Fatalf("%+v %v", answer, err)
+	}
+	return answer.Nodes[0].Disk.Used
+}
+
 func TestANodeKeepsRecordsAcrossAnOrderlyRestart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	data := filepath.Join(t.TempDir(), "data")
@@ -102,6 +121,9 @@ func TestANodeKeepsRecordsAcrossAnOrderlyRestart(t *testing.T) {
 		if !strings.Contains(nodes, `"`+what+`":"`+address+`"`) {
 			t.Errorf("the node's description lacks %s %s: %s", what, address, nodes)
 		}
+	}
+	if used := diskUsed(t, server); used < 1<<20 {
+		t.Errorf("a node whose journal has files of %d bytes says that it uses %d", 1<<20, used)
 	}
 	if err := stop(); err != nil {
 		t.Fatalf("an orderly stop failed: %v", err)
