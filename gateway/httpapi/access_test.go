@@ -234,8 +234,10 @@ func TestRefusalsAreCountedAndLoggedWithoutTheToken(t *testing.T) {
 	n.want(401, "GET", "/topics/", "", "Authorization: Bearer "+forged)
 	n.want(403, "GET", "/nodes/", "", "Authorization: Bearer "+good)
 	page := string(n.want(200, "GET", "/metrics", "", n.bearer(access.Claims{Admin: true})).body)
-	for _, line := range []string{`gateway_access_refused_total{reason="signature",transport="http"} 1`, `gateway_access_refused_total{reason="admin",transport="http"} 1`,
-		`gateway_access_refused_total{reason="expired",transport="` + deliver.SSE + `"} 0`, `gateway_access_refused_total{reason="expired",transport="` + deliver.WebSocket + `"} 0`} {
+	for _, line := range []string{
+		`gateway_access_refused_total{reason="signature",transport="http"} 1`, `gateway_access_refused_total{reason="admin",transport="http"} 1`,
+		`gateway_access_refused_total{reason="expired",transport="` + deliver.SSE + `"} 0`, `gateway_access_refused_total{reason="expired",transport="` + deliver.WebSocket + `"} 0`,
+	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("metrics lack %s", line)
 		}
