@@ -61,6 +61,10 @@ func (b *bench) subject(ctx context.Context) (_ *subject, err error) {
 	if s.client, err = client.New(server); err != nil {
 		return nil, usagef("--server: %w", err)
 	}
+	s.target.Token = cmp.Or(b.token, b.variable(tokenVariable))
+	if err := s.client.Bear(s.target.Token); err != nil {
+		return nil, usagef("--token: %w", err)
+	}
 	s.target.Host = u.Host
 	if u.Port() == "" {
 		s.target.Host = u.Hostname() + ":80"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -20,10 +21,27 @@ type Target struct {
 	Addr netip.AddrPort
 	Host string // host:port, as requests name it
 	PID  int    // of its process; 0: not known
+	// Token is shown with every upgrade and request; "": none.
+	Token string
 
 	// receiveBytes bounds what the kernel takes in for a connection that does not
 	// read; 0: its own bound.
 	receiveBytes int
+}
+
+// bearer is the header line that shows the token; empty without one.
+func (t Target) bearer() string {
+	if t.Token == "" {
+		return ""
+	}
+	return "Authorization: Bearer " + t.Token + "\r\n"
+}
+
+// authorize shows the token with a request of net/http.
+func (t Target) authorize(r *http.Request) {
+	if t.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+t.Token)
+	}
 }
 
 func (t Target) dial() (*sock.Conn, error) {

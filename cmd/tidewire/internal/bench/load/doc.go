@@ -11,5 +11,5 @@
 // schedule names, sent or not: a server that stalls is charged for the wait of
 // everything behind the stall (no coordinated omission).
 //
-// Not promised: TLS, tokens, and anything but Linux.
+// Not promised: TLS, and anything but Linux.
 package load

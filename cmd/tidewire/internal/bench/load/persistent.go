@@ -18,6 +18,7 @@ import (
 // sequence: each stands in the log once, in the order of its numbers.
 type persistent struct {
 	http    *http.Client
+	target  Target
 	url     string
 	id      string
 	every   time.Duration
@@ -30,9 +31,9 @@ const repeatAfter = 100 * time.Millisecond
 
 func newPersistent(w Restart) *persistent {
 	return &persistent{
-		http: &http.Client{Transport: &http.Transport{}, Timeout: handshakeTimeout},
-		url:  "http://" + w.Target.Host + "/topics/" + url.PathEscape(w.Topic) + "?partition=0",
-		id:   uuid.NewString(), every: time.Duration(float64(time.Second) / w.Rate), stencil: message.NewStencil(message.Value(w.Bytes)),
+		http:   &http.Client{Transport: &http.Transport{}, Timeout: handshakeTimeout},
+		target: w.Target, url: "http://" + w.Target.Host + "/topics/" + url.PathEscape(w.Topic) + "?partition=0",
+		id: uuid.NewString(), every: time.Duration(float64(time.Second) / w.Rate), stencil: message.NewStencil(message.Value(w.Bytes)),
 	}
 }
 
@@ -67,6 +68,7 @@ func (p *persistent) publish(n int64) bool {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Tidewire-Producer", p.id)
 	req.Header.Set("Tidewire-Sequence", strconv.FormatInt(n, 10))
+	p.target.authorize(req)
 	resp, err := p.http.Do(req)
 	if err != nil {
 		return false

@@ -21,7 +21,7 @@ type posts struct {
 	body    []byte
 }
 
-func newPosts(r Records, lines bool, host string) *posts {
+func newPosts(r Records, lines bool, t Target) *posts {
 	p := &posts{r: r, lines: lines}
 	contentType, query, body := "application/json", "acks="+r.Acks, message.Value(r.Bytes)
 	if lines {
@@ -30,7 +30,7 @@ func newPosts(r Records, lines bool, host string) *posts {
 	} else if r.Keys > 0 {
 		query += "&key=k" + message.Blank(keyDigits)
 	}
-	p.stencil = message.NewStencil("POST /topics/" + url.PathEscape(r.Topic) + "?" + query + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: " + contentType +
+	p.stencil = message.NewStencil("POST /topics/" + url.PathEscape(r.Topic) + "?" + query + " HTTP/1.1\r\nHost: " + t.Host + "\r\n" + t.bearer() + "Content-Type: " + contentType +
 		"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
 	return p
 }

@@ -122,7 +122,7 @@ func (w Publish) dialect() dialect {
 	if w.Transport == WebSocket {
 		return newFrames(w.Records)
 	}
-	return newPosts(w.Records, w.Transport == Lines, w.Target.Host)
+	return newPosts(w.Records, w.Transport == Lines, w.Target)
 }
 
 // flight adds up what is in flight and what was sent, and finds a refusal.

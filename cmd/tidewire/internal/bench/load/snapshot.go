@@ -38,6 +38,7 @@ func Look(ctx context.Context, t Target, what string) (Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
+	t.authorize(req)
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return s, fmt.Errorf("read the server's metrics: %w", err)

@@ -41,7 +41,7 @@ func (w Connections) streams(ctx context.Context, p Progress) (*Held, error) {
 		})
 	}
 	err = crew.each(w.Count, "connecting", p, func(i int) error {
-		body, err := clients[i%len(clients)].open(crew.ctx, "http://"+w.Target.Host+eventsPath(w.subscription(i)))
+		body, err := clients[i%len(clients)].open(crew.ctx, w.Target, eventsPath(w.subscription(i)))
 		if err != nil {
 			return err
 		}
@@ -93,12 +93,13 @@ func newStreamClient(addr string) *streamClient {
 }
 
 // open opens a stream and waits until it says where it stands.
-func (c *streamClient) open(ctx context.Context, url string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (c *streamClient) open(ctx context.Context, t Target, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Host+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
+	t.authorize(req)
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("open a stream of events: %w", err)

@@ -95,7 +95,7 @@ func eventsPath(sub subscription) string {
 }
 
 func askEvents(c *sock.Conn, t Target, sub subscription) (http1.Head, error) {
-	err := c.Write([]byte("GET " + eventsPath(sub) + " HTTP/1.1\r\nHost: " + t.Host + "\r\nAccept: text/event-stream\r\n\r\n"))
+	err := c.Write([]byte("GET " + eventsPath(sub) + " HTTP/1.1\r\nHost: " + t.Host + "\r\nAccept: text/event-stream\r\n" + t.bearer() + "\r\n"))
 	if err != nil {
 		return http1.Head{}, err
 	}

@@ -47,7 +47,7 @@ func upgrade(c *sock.Conn, t Target) error {
 	binary.LittleEndian.PutUint64(nonce[:], rand.Uint64())
 	key := base64.StdEncoding.EncodeToString(nonce[:])
 	err := c.Write([]byte("GET /ws HTTP/1.1\r\nHost: " + t.Host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
-		key + "\r\nSec-WebSocket-Protocol: " + subprotocol + "\r\n\r\n"))
+		key + "\r\nSec-WebSocket-Protocol: " + subprotocol + "\r\n" + t.bearer() + "\r\n"))
 	if err != nil {
 		return err
 	}
