@@ -26,7 +26,9 @@ only takes bodies, a disk that is only synced. The load generator shares the
 machine with the server, so its own use is printed too.
 
 It needs Linux, and a server that speaks clear text. Topics it makes are deleted
-at the end, Ctrl-C included.`,
+at the end, Ctrl-C included: the first ends the load and cleans up, a second kills a
+server that was spawned and still removes its folder. A third, or SIGKILL, leaves
+what is there: topics named bench-… and folders named tidewire-bench-… in --dir.`,
 		Example: `  tidewire bench publish --spawn --publishers 256
   tidewire bench latency --spawn --rate 1000
   tidewire bench fanout --spawn --subscribers 10000 --in-flight 8
@@ -145,9 +147,9 @@ func (b *bench) plan() load.Plan {
 
 // run runs f against a server, and leaves nothing behind.
 func (b *bench) run(ctx context.Context, f func(ctx context.Context, s *subject) error) error {
-	ctx, stop := interruptible(ctx)
+	ctx, hurry, stop := benchSignals(ctx)
 	defer stop()
-	s, err := b.subject(ctx)
+	s, err := b.subject(ctx, hurry)
 	if err != nil {
 		return interrupted(ctx, err)
 	}

@@ -56,8 +56,8 @@ type floorFigure struct {
 }
 
 // floorServer starts the floors' server for f, with runs of so many messages.
-func floorServer(ctx context.Context, run int, f func(load.Target) error) error {
-	process, err := child.Start(ctx, "bench", floorCommand, "--run", strconv.Itoa(run))
+func floorServer(ctx context.Context, hurry <-chan struct{}, run int, f func(load.Target) error) error {
+	process, err := child.Start(ctx, hurry, "bench", floorCommand, "--run", strconv.Itoa(run))
 	if err != nil {
 		return fmt.Errorf("the floor: %w", err)
 	}
@@ -82,7 +82,7 @@ func newFloorFigure(name string, connections, bytes int, best figure.Run) floorF
 
 // floorLoad measures the floors' server under a load, such as the real one gets.
 func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.Publish) (f floorFigure, err error) {
-	err = floorServer(ctx, 1, func(target load.Target) error {
+	err = floorServer(ctx, s.hurry, 1, func(target load.Target) error {
 		w.Target, w.Plan = target, b.floorPlan()
 		out, err := w.Run(ctx, floorProgress{s.bar})
 		if err != nil {
@@ -103,7 +103,7 @@ func (b *bench) floorFanout(ctx context.Context, s *subject, w load.Fanout) (f f
 	if w.Rate == 0 {
 		run = w.Window
 	}
-	err = floorServer(ctx, run, func(target load.Target) error {
+	err = floorServer(ctx, s.hurry, run, func(target load.Target) error {
 		w.Target, w.Plan, w.Transport, w.Stalled, w.Slow = target, b.floorPlan(), load.WebSocket, 0, 0
 		out, err := w.Run(ctx, floorProgress{s.bar})
 		if err != nil {

@@ -29,8 +29,9 @@ type subject struct {
 	dir        string // whose disk is the floor
 	bar        *benchProgress
 
-	process *child.Process // of --spawn; nil: somebody else's
-	args    []string       // it was started with
+	hurry   <-chan struct{} // closed: nobody is waited for any more
+	process *child.Process  // of --spawn; nil: somebody else's
+	args    []string        // it was started with
 	client  *client.Client
 	undo    []func() error // the last first
 	remarks []string       // what a reader of the figures has to know
@@ -39,9 +40,12 @@ type subject struct {
 // closeTimeout bounds each step of the cleaning up, which an interrupt does not stop.
 const closeTimeout = 10 * time.Second
 
+// hurriedTimeout bounds it once it is to hurry.
+const hurriedTimeout = 2 * time.Second
+
 // subject finds or starts the server and makes the topic.
-func (b *bench) subject(ctx context.Context) (_ *subject, err error) {
-	s := &subject{dir: b.dir, bar: newBenchProgress(b.process, b.noProgress), topic: b.topic}
+func (b *bench) subject(ctx context.Context, hurry <-chan struct{}) (_ *subject, err error) {
+	s := &subject{hurry: hurry, dir: b.dir, bar: newBenchProgress(b.process, b.noProgress), topic: b.topic}
 	defer func() {
 		if err != nil {
 			s.bar.finish()
@@ -116,7 +120,7 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 }
 
 func (s *subject) start(ctx context.Context, address string) (err error) {
-	if s.process, err = child.Start(ctx, append(s.args, "--http", address)...); err != nil {
+	if s.process, err = child.Start(ctx, s.hurry, append(s.args, "--http", address)...); err != nil {
 		return err
 	}
 	s.target.PID = s.process.PID
@@ -151,14 +155,24 @@ func (s *subject) makeTopic(ctx context.Context, b *bench) error {
 	if _, _, err := s.client.CreateTopic(ctx, settings); err != nil {
 		return err
 	}
-	s.undo = append(s.undo, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if err := s.client.DeleteTopic(ctx, s.topic); err != nil {
-			return fmt.Errorf("topic %s is left: %w", s.topic, err)
-		}
-		return nil
-	})
+	if !b.spawn { // else it goes with the server
+		s.undo = append(s.undo, s.deleteTopic)
+	}
+	return nil
+}
+
+func (s *subject) deleteTopic() error {
+	limit := closeTimeout
+	select {
+	case <-s.hurry:
+		limit = hurriedTimeout
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := s.client.DeleteTopic(ctx, s.topic); err != nil {
+		return fmt.Errorf("topic %s is left (tidewire topic delete %s): %w", s.topic, s.topic, err)
+	}
 	return nil
 }
 

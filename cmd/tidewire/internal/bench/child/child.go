@@ -35,8 +35,9 @@ type Process struct {
 }
 
 // Start runs this binary with some arguments and waits until it has printed
-// "listening http=ADDRESS" and "ready in …".
-func Start(ctx context.Context, args ...string) (*Process, error) {
+// "listening http=ADDRESS" and "ready in …". Once hurry is closed the child is
+// killed, whatever it does.
+func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)
@@ -76,6 +77,13 @@ func Start(ctx context.Context, args ...string) (*Process, error) {
 		p.wg.Wait()
 		return nil, fmt.Errorf("start %s: %w", strings.Join(cmd.Args, " "), err)
 	}
+	p.wg.Go(func() {
+		select {
+		case <-hurry:
+			_ = p.process.Kill() // it may have ended already
+		case <-p.exited:
+		}
+	})
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
