@@ -163,5 +163,9 @@ func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return &exitError{exitFailed, errors.New("interrupted: there are no figures of what was not finished")}
 	}
+	var no *load.Refusal
+	if errors.As(err, &no) {
+		return &exitError{exitRefused, err}
+	}
 	return err
 }

@@ -158,7 +158,7 @@ func (c *crew) each(n int, what string, p Progress, open func(i int) error) erro
 func patiently(ctx context.Context, open func() error) error {
 	for until := time.Now().Add(handshakeTimeout); ; {
 		err := open()
-		var no *refused
+		var no *Refusal
 		if !errors.As(err, &no) || no.after == 0 || time.Now().Add(no.after).After(until) {
 			return err
 		}

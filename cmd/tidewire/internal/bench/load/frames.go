@@ -92,8 +92,8 @@ func (f *frames) refused(line []byte) error {
 		return err
 	}
 	if n.ID == 0 {
-		return n
+		return n.refusal()
 	}
 	slot, _ := message.Digits([]byte(strconv.FormatInt(n.ID, 10)[len(slotHead):]), slotDigits)
-	return f.l.answered(int(slot), 0, 1, n)
+	return f.l.answered(int(slot), 0, 1, n.refusal())
 }

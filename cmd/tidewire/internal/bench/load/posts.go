@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -73,7 +72,7 @@ func (p *posts) read(b []byte, l *lane) (used int, err error) {
 		}
 		var why error
 		if refused > 0 {
-			why = fmt.Errorf("the server answered %d: %.500s", r.Status, bytes.TrimSpace(r.Body))
+			why = newRefusal(r.Status, 0, r.Body)
 		}
 		if err := l.answered(0, kept, refused, why); err != nil {
 			return used, err

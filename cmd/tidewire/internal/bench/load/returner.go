@@ -140,7 +140,7 @@ func (x *returner) lines(payload []byte) error {
 			x.home.gaps.Add(1)
 			x.cursor, x.offset = n.Cursor, -1
 		case "error":
-			return n
+			return n.refusal()
 		}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (x *returner) comeBack() {
 			return
 		}
 		wait = backoff(try)
-		var no *refused
+		var no *Refusal
 		if errors.As(err, &no) {
 			h.refused.Add(1)
 			wait += no.after // whole seconds: without a random time more, those that knocked together would again

@@ -117,7 +117,7 @@ func (c *streamClient) open(ctx context.Context, t Target, path string) (io.Read
 		k, _ := io.ReadFull(resp.Body, b[:]) // what there is of it
 		resp.Body.Close()
 		after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0: no advice
-		return nil, &refused{resp.StatusCode, time.Duration(after) * time.Second, bytes.Clone(b[:k])}
+		return nil, newRefusal(resp.StatusCode, time.Duration(after)*time.Second, b[:k])
 	}
 	return resp.Body, nil
 }

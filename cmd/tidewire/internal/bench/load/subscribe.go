@@ -51,7 +51,7 @@ func subscribe(c *sock.Conn, sub subscription, key [4]byte) error {
 				case err != nil:
 					return err
 				case n.Op == "error":
-					return n
+					return n.refusal()
 				case n.Op == "subscribed":
 					subscribed = true
 				}
@@ -104,7 +104,7 @@ func askEvents(c *sock.Conn, t Target, sub subscription) (http1.Head, error) {
 		return head, err
 	}
 	if head.Status != 200 {
-		return head, refusal(head, text)
+		return head, fetchRefusal(c, head, text)
 	}
 	c.Use(head.Size)
 	for deadline := time.Now().Add(handshakeTimeout); !bytes.Contains(c.Rest(), []byte("id: ")); {

@@ -114,7 +114,9 @@ func (s *subscriber) notice(line []byte) error {
 		return err
 	}
 	switch n.Op {
-	case "error", "closing", "gap":
+	case "error":
+		return n.refusal()
+	case "closing", "gap":
 		return n
 	}
 	return nil

@@ -56,7 +56,7 @@ func upgrade(c *sock.Conn, t Target) error {
 		return err
 	}
 	if head.Status != 101 {
-		return refusal(head, text)
+		return fetchRefusal(c, head, text)
 	}
 	sum := sha1.Sum([]byte(key + acceptGUID))
 	if !bytes.Contains(text[:head.Size], []byte(base64.StdEncoding.EncodeToString(sum[:]))) {
@@ -78,22 +78,6 @@ func fetchHead(c *sock.Conn) (http1.Head, []byte, error) {
 			return h, b, err
 		}
 	}
-}
-
-// refused is an answer that is not what was asked for.
-type refused struct {
-	status int
-	after  time.Duration // the server's advice when to ask again; 0: none
-	body   []byte
-}
-
-func (r *refused) Error() string {
-	return fmt.Sprintf("the server answered %d: %.500s", r.status, bytes.TrimSpace(r.body))
-}
-
-func refusal(h http1.Head, text []byte) error {
-	_, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
-	return &refused{h.Status, h.RetryAfter, bytes.Clone(body)}
 }
 
 // texts gives the text frames in b away and answers pings.
@@ -139,6 +123,11 @@ func (n notice) Error() string {
 		text = n.Title + n.Reason
 	}
 	return fmt.Sprintf("the server says %s: %s (%s)", n.Op, text, n.Code)
+}
+
+// refusal is what an error frame says.
+func (n notice) refusal() error {
+	return &Refusal{Code: n.Code, Title: n.Title + n.Reason, Detail: n.Detail}
 }
 
 func readNotice(line []byte) (notice, error) {
