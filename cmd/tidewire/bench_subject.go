@@ -16,6 +16,7 @@ import (
 	"tidewire/cmd/tidewire/internal/bench/child"
 	"tidewire/cmd/tidewire/internal/bench/floor"
 	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/cmd/tidewire/internal/bench/proc"
 	"tidewire/cmd/tidewire/internal/bench/sock"
 	"tidewire/cmd/tidewire/internal/client"
 )
@@ -77,6 +78,9 @@ func (b *bench) subject(ctx context.Context, hurry <-chan struct{}) (_ *subject,
 		return nil, &client.Unreachable{Server: server, Err: err}
 	}
 	if b.pid != 0 {
+		if err := proc.CheckServer(b.pid, s.target.Addr.Port()); err != nil {
+			return nil, usagef("--server-pid: %w", err)
+		}
 		s.target.PID = b.pid
 	}
 	if s.target.PID == 0 {
