@@ -80,6 +80,15 @@ func newFloorFigure(name string, connections, bytes int, best figure.Run) floorF
 	}
 }
 
+// bestRun is the best of a floor's runs; one of nothing where nothing came back, as
+// in short runs at a low rate.
+func bestRun(runs []figure.Run, wanted float64) figure.Run {
+	if i := figure.MarkBest(runs, wanted); i >= 0 {
+		return runs[i]
+	}
+	return figure.Run{}
+}
+
 // floorLoad measures the floors' server under a load, such as the real one gets.
 func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.Publish) (f floorFigure, err error) {
 	err = floorServer(ctx, s.hurry, 1, func(target load.Target) error {
@@ -88,7 +97,7 @@ func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.P
 		if err != nil {
 			return fmt.Errorf("the floor (%s): %w", name, err)
 		}
-		f = newFloorFigure(name, w.Publishers, w.Records.Bytes, out.Runs[figure.MarkBest(out.Runs, w.Rate*float64(w.PerPublish()))])
+		f = newFloorFigure(name, w.Publishers, w.Records.Bytes, bestRun(out.Runs, w.Rate*float64(w.PerPublish())))
 		return nil
 	})
 	return f, err
@@ -109,7 +118,7 @@ func (b *bench) floorFanout(ctx context.Context, s *subject, w load.Fanout) (f f
 		if err != nil {
 			return fmt.Errorf("the floor (%s): %w", bareFanout, err)
 		}
-		f = newFloorFigure(bareFanout, w.Subscribers, w.Records.Bytes, out.Runs[figure.MarkBest(out.Runs, w.Wanted())])
+		f = newFloorFigure(bareFanout, w.Subscribers, w.Records.Bytes, bestRun(out.Runs, w.Wanted()))
 		return nil
 	})
 	return f, err

@@ -45,9 +45,9 @@ type setting struct {
 // printRuns prints the runs of a load; in JSON each says what it is a run of.
 // wanted is how many messages a second an open loop is to have, else 0.
 func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
-	figure.MarkBest(out.Runs, wanted)
+	best := figure.MarkBest(out.Runs, wanted)
 	if !b.table() {
-		return b.runLines(name, settings, out, s)
+		return b.runLines(name, settings, out, wanted, s)
 	}
 	var about []string
 	for _, x := range settings {
@@ -64,8 +64,11 @@ func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wan
 	if err := rows(b.out, filled(table)); err != nil {
 		return err
 	}
-	fmt.Fprintln(b.out, "* the best run. SERVER µs is processor time per message; SWITCHES, READS and WRITES are counted per message too.")
-	for _, text := range conclusions(out, s) {
+	if best >= 0 {
+		fmt.Fprint(b.out, "* the best run. ")
+	}
+	fmt.Fprintln(b.out, "SERVER µs is processor time per message; SWITCHES, READS and WRITES are counted per message too.")
+	for _, text := range conclusions(out, wanted, s) {
 		fmt.Fprintln(b.out, visible(text))
 	}
 	_, err := fmt.Fprintln(b.out)
@@ -110,7 +113,7 @@ func filled(table [][]string) [][]string {
 	return out
 }
 
-func (b *bench) runLines(name string, settings []setting, out load.Outcome, s *subject) error {
+func (b *bench) runLines(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
 	about := map[string]any{}
 	for _, x := range settings {
 		about[x.name] = x.value
@@ -134,24 +137,32 @@ func (b *bench) runLines(name string, settings []setting, out load.Outcome, s *s
 		Kind        string         `json:"kind"` // summary
 		Bench       string         `json:"bench"`
 		Load        map[string]any `json:"load"`
-		Published   int64          `json:"published"`
+		Sent        int64          `json:"sent"`
 		Outstanding int64          `json:"outstanding"`
 		Behind      int64          `json:"behind"`
+		Overdue     int64          `json:"overdue"`
+		Short       int            `json:"short_runs"` // of an open loop: had less than their rate
 		Refusal     string         `json:"refusal,omitempty"`
 		Remarks     []string       `json:"remarks"`
-	}{"summary", name, about, out.Published, out.Outstanding, out.Behind, refusal, append([]string{}, s.remarks...)})
+	}{"summary", name, about, out.Sent, out.Outstanding, out.Behind, out.Overdue, figure.Short(out.Runs, wanted), refusal, append([]string{}, s.remarks...)})
 }
 
 // conclusions are what a reader has to know beside the figures.
-func conclusions(out load.Outcome, s *subject) []string {
+func conclusions(out load.Outcome, wanted float64, s *subject) []string {
 	var lost, duplicates, refused int64
 	for _, r := range out.Runs {
 		lost, duplicates, refused = lost+r.Lost, duplicates+r.Dupes, refused+r.Refused
 	}
-	all := []string{fmt.Sprintf("%d published, warm-up included; %d outstanding at the end; in the runs %d lost, %d duplicates, %d refused",
-		out.Published, out.Outstanding, lost, duplicates, refused)}
+	all := []string{fmt.Sprintf("%d sent, warm-up included; %d outstanding at the end; in the runs %d lost, %d duplicates, %d refused",
+		out.Sent, out.Outstanding, lost, duplicates, refused)}
 	if out.Behind > 0 {
 		all = append(all, fmt.Sprintf("the rate was not kept: %d messages were due and not sent when the load ended", out.Behind))
+	}
+	if out.Overdue > 0 {
+		all = append(all, fmt.Sprintf("the rate was not kept: %d messages were not answered a second after they were due when the load ended", out.Overdue))
+	}
+	if n := figure.Short(out.Runs, wanted); n > 0 && out.Behind+out.Overdue > 0 {
+		all = append(all, fmt.Sprintf("%d of %d runs had less than %.0f messages a second", n, len(out.Runs), wanted))
 	}
 	if out.Refusal != nil {
 		all = append(all, "the first refusal: "+out.Refusal.Error())
@@ -161,9 +172,13 @@ func conclusions(out load.Outcome, s *subject) []string {
 
 // whole says whether a load came through without a loss.
 func whole(out load.Outcome) error {
-	bad := out.Outstanding
+	kept, bad := int64(0), out.Outstanding
 	for _, r := range out.Runs {
+		kept += r.Messages
 		bad += r.Lost + r.Dupes + r.Refused
+	}
+	if kept == 0 && out.Refusal != nil {
+		return &exitError{exitRefused, fmt.Errorf("nothing was kept: %w", out.Refusal)}
 	}
 	if bad > 0 {
 		return &exitError{exitFailed, errShort}

@@ -66,8 +66,20 @@ func TestTheBestRun(t *testing.T) {
 			t.Errorf("%g wanted: run %d is the best, want %d", c.wanted, got, c.want)
 		}
 	}
-	if got := figure.MarkBest(nil, 0); got != -1 {
-		t.Errorf("the best of none is %d", got)
+	for _, none := range [][]figure.Run{nil, {{Refused: 9}, {Refused: 7}}} {
+		if got := figure.MarkBest(none, 0); got != -1 {
+			t.Errorf("the best of none that kept anything is %d", got)
+		}
+	}
+}
+
+func TestRunsThatDidNotKeepTheirRate(t *testing.T) {
+	runs := []figure.Run{{Messages: 200, Seconds: 2}, {Messages: 100, Refused: 100, Seconds: 2}, {Messages: 190, Seconds: 2}}
+	if got := figure.Short(runs, 100); got != 1 {
+		t.Errorf("%d runs had less than their rate, want 1", got)
+	}
+	if got := figure.Short(runs, 0); got != 0 {
+		t.Errorf("%d runs of a closed loop had less than their rate", got)
 	}
 }
 

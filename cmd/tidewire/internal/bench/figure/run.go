@@ -89,6 +89,17 @@ func MedianGrowth(plain, beside []Run) float64 {
 	return round(all[middle], 3)
 }
 
+// Short is how many runs of an open loop had not as many messages as they are
+// to have, those that were refused included.
+func Short(runs []Run, wanted float64) (n int) {
+	for _, r := range runs {
+		if float64(r.Messages+r.Refused) < keptRate*wanted*r.Seconds {
+			n++
+		}
+	}
+	return n
+}
+
 // keptRate is how much of its rate a run of an open loop must have kept to be the
 // best: one in which little arrived may have had the best latency.
 const keptRate = 0.98
@@ -96,13 +107,16 @@ const keptRate = 0.98
 // MarkBest marks the best run: of an open loop, whose messages a second are
 // wanted, the one with the lowest p99 among those that kept the rate; of a closed
 // loop (wanted is 0), or where none kept it, the quickest. It returns its index;
-// -1 without runs.
+// -1 where nothing was kept in any run.
 func MarkBest(runs []Run, wanted float64) int {
 	best, kept := -1, false
 	for i, r := range runs {
+		if r.PerSecond == 0 {
+			continue
+		}
 		keeps := wanted > 0 && r.Latency != nil && r.PerSecond >= keptRate*wanted
 		switch {
-		case best < 0 || keeps && !kept:
+		case best < 0, keeps && !kept:
 			best, kept = i, keeps
 		case keeps && r.Latency.P99 < runs[best].Latency.P99, !keeps && !kept && r.PerSecond > runs[best].PerSecond:
 			best = i

@@ -136,14 +136,15 @@ func (f Fanout) subscriber(crew *crew, g *stage, i int) error {
 func (f Fanout) drain(crew *crew, g *stage, m *meter, out *Outcome) error {
 	if f.Rate > 0 {
 		_, sent, _ := g.publisher.state()
-		out.Behind = max(0, g.clock.plan.Load().due(g.clock.now())-sent)
+		now := g.clock.now()
+		out.Behind, out.Overdue = max(0, g.clock.plan.Load().due(now)-sent), g.publisher.overdue(now)
 	}
 	g.frozen.Store(true)
 	g.publisher.mu.Lock()
 	g.publisher.due = &atomic.Int64{} // it stands still where it is
 	g.publisher.mu.Unlock()
-	_, out.Published, _ = g.publisher.state()
-	want := out.Published
+	_, out.Sent, _ = g.publisher.state()
+	want := out.Sent
 	if f.Rate > 0 && !f.OwnKeys { // a share of an open loop counts deliveries
 		over := func() bool {
 			for _, s := range g.shares {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tidewire/cmd/tidewire/internal/bench/sock"
 )
@@ -136,6 +137,18 @@ func (l *lane) Ended(err error) {
 		err = errors.New("the server closed the connection of a publisher")
 	}
 	l.crew.fail(fmt.Errorf("a publisher: %w", err))
+}
+
+// overdue is how many publishes in flight were due more than a second ago.
+func (l *lane) overdue(now int64) (n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.sent {
+		if at >= 0 && now-at > int64(time.Second) {
+			n++
+		}
+	}
+	return n
 }
 
 // state is how much is in flight, what comes next, and why the first refused

@@ -37,10 +37,11 @@ type Outcome struct {
 	// Before and After are the server before the first pair of runs and after the
 	// last, where its process is known and there are pairs.
 	Before, After *Snapshot
-	// Published and the rest are of the whole load, its warm-up included.
-	Published   int64
+	// Sent and the rest are of the whole load, its warm-up included.
+	Sent        int64
 	Outstanding int64 // not answered, or not delivered, when all was waited for
 	Behind      int64 // of an open loop: due and not sent when it ended
+	Overdue     int64 // of an open loop: sent, and a second after they were due not answered when it ended
 	Refusal     error // of the first record that was refused
 }
 
@@ -88,7 +89,8 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 		return out, err
 	}
 	if w.Rate > 0 {
-		out.Behind = max(0, k.plan.Load().due(k.now())-reached(lanes))
+		now := k.now()
+		out.Behind, out.Overdue = max(0, k.plan.Load().due(now)-reached(lanes)), overdue(lanes, now)
 	}
 	return out, w.drain(crew, due, lanes, &out)
 }
@@ -103,10 +105,10 @@ func (w Publish) drain(crew *crew, due *atomic.Int64, lanes []*lane, out *Outcom
 	idle := func() bool { n, _, _ := flight(lanes); return n == 0 }
 	err := crew.await(drainTimeout, idle, func() error { return nil })
 	var inFlight int
-	inFlight, out.Published, out.Refusal = flight(lanes)
+	inFlight, out.Sent, out.Refusal = flight(lanes)
 	out.Outstanding = int64(inFlight)
 	each := int64(w.PerPublish()) // so far these are requests
-	out.Published, out.Outstanding, out.Behind = each*out.Published, each*out.Outstanding, each*out.Behind
+	out.Sent, out.Outstanding, out.Behind, out.Overdue = each*out.Sent, each*out.Outstanding, each*out.Behind, each*out.Overdue
 	return err
 }
 
@@ -136,6 +138,14 @@ func flight(lanes []*lane) (inFlight int, sent int64, refusal error) {
 		}
 	}
 	return inFlight, sent, refusal
+}
+
+// overdue is how many publishes in flight were due more than a second ago.
+func overdue(lanes []*lane, now int64) (n int64) {
+	for _, l := range lanes {
+		n += l.overdue(now)
+	}
+	return n
 }
 
 // reached is how many numbers have left.

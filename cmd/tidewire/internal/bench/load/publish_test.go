@@ -63,7 +63,7 @@ func TestPublishersOverEveryTransport(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(out.Runs) != 2 || out.Outstanding != 0 || out.Refusal != nil || out.Published == 0 {
+				if len(out.Runs) != 2 || out.Outstanding != 0 || out.Refusal != nil || out.Sent == 0 {
 					t.Errorf("%+v", out)
 				}
 				var acknowledged int64
@@ -79,8 +79,8 @@ func TestPublishersOverEveryTransport(t *testing.T) {
 				if w.Transport == load.Lines && acknowledged%7 != 0 {
 					t.Errorf("%d records acknowledged, 7 a request", acknowledged)
 				}
-				if acknowledged > out.Published {
-					t.Errorf("%d acknowledged of %d", acknowledged, out.Published)
+				if acknowledged > out.Sent {
+					t.Errorf("%d acknowledged of %d", acknowledged, out.Sent)
 				}
 			})
 		}
