@@ -55,6 +55,7 @@ type benchFlags struct {
 	warmup     time.Duration
 	noFloors   bool
 	noProgress bool
+	given      func(flag string) bool // on the command line
 }
 
 // bench is one benchmark under way.
@@ -63,24 +64,42 @@ type bench struct {
 	benchFlags
 }
 
-// addBench gives a command the flags of all benchmarks.
+// addBench gives a command the flags of all benchmarks of a server, spawned or not.
 func addBench(cmd *cobra.Command, p process) *bench {
 	b := &bench{remote: addRemote(cmd, p)}
+	b.addSpawn(cmd)
 	fs := cmd.Flags()
-	fs.BoolVar(&b.spawn, "spawn", false, "start a server for the purpose, and end it at the end")
-	fs.StringArrayVar(&b.spawnArgs, "spawn-arg", nil, "a further `flag` of the server that is started, such as --max-connections=0; may be repeated")
-	fs.StringVar(&b.dir, "dir", ".", "the `folder` in which a spawned server gets a data folder, and whose disk is the floor")
 	fs.IntVar(&b.pid, "server-pid", 0, "the `process` of the server, if it is on this machine: its use is read from /proc")
 	fs.StringVar(&b.topic, "topic", "", "use this topic, and leave it; one is made and deleted if not given")
 	fs.IntVar(&b.partitions, "partitions", 1, "partitions of the topic that is made")
-	fs.BoolVar(&b.noProgress, "no-progress", false, "show no progress bar on a terminal")
-	_ = cmd.MarkFlagDirname("dir")
 	exclude(cmd, "spawn", "server")
 	exclude(cmd, "spawn", "server-pid")
-	cmd.Args = cobra.NoArgs
 	// A load connects as fast as it can, and is not to measure this bound.
 	b.serveArgs = []string{"--max-connection-rate", "0"}
 	return b
+}
+
+// addBenchSpawned gives a command those of a benchmark that does to its server what
+// nobody does to another's.
+func addBenchSpawned(cmd *cobra.Command, p process) *bench {
+	b := &bench{remote: &remote{process: p}}
+	cmd.Flags().StringVar(&b.token, "token", "", "`token` to show the server; better in "+tokenVariable+": other users of the machine see flags")
+	b.addOutput(cmd)
+	b.addSpawn(cmd)
+	b.partitions = 1
+	return b
+}
+
+// addSpawn adds the flags of a server that is spawned, and those that go with any.
+func (b *bench) addSpawn(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&b.spawn, "spawn", false, "start a server for the purpose, and end it at the end")
+	fs.StringArrayVar(&b.spawnArgs, "spawn-arg", nil, "a further `flag` of the server that is started, such as --max-connections=0; may be repeated")
+	fs.StringVar(&b.dir, "dir", ".", "the `folder` in which a spawned server gets a data folder")
+	fs.BoolVar(&b.noProgress, "no-progress", false, "show no progress bar on a terminal")
+	_ = cmd.MarkFlagDirname("dir")
+	cmd.Args = cobra.NoArgs
+	b.given = fs.Changed
 }
 
 // addRuns adds the flags of a benchmark that is measured in runs.
@@ -90,6 +109,7 @@ func (b *bench) addRuns(cmd *cobra.Command, bytes int) {
 	fs.IntVar(&b.runs, "runs", 5, "how many runs")
 	fs.DurationVar(&b.duration, "duration", 5*time.Second, "how long a run takes")
 	fs.DurationVar(&b.warmup, "warmup", 2*time.Second, "how long the load goes on before the first run")
+	fs.Lookup("dir").Usage += ", and whose disk is the floor"
 	fs.BoolVar(&b.noFloors, "no-floors", false, "leave out the floors")
 }
 
@@ -112,6 +132,15 @@ func (b *bench) check(more ...error) error {
 			atLeast("duration", b.duration, 100*time.Millisecond), atLeast("warmup", b.warmup, 0))
 	}
 	faults = append(faults, within("partitions", b.partitions, 1, 256))
+	if b.spawn && b.topic != "" {
+		faults = append(faults, errors.New("--topic: the server that --spawn starts has no topics: leave --topic out, and one is made"))
+	}
+	if !b.spawn && b.topic != "" && b.given("partitions") {
+		faults = append(faults, errors.New("--partitions: --topic names a topic that has its partitions already"))
+	}
+	if !b.spawn && len(b.spawnArgs) > 0 {
+		faults = append(faults, errors.New("--spawn-arg: no server is started without --spawn"))
+	}
 	if err := errors.Join(append(faults, more...)...); err != nil {
 		return usage(err)
 	}

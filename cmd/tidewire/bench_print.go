@@ -214,3 +214,11 @@ func count(n int64) string {
 	}
 	return strconv.FormatInt(n, 10)
 }
+
+// counted is a number with its noun, "1 pair" or "2 pairs".
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}

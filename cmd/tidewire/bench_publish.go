@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,7 @@ request of ndjson has --batch records.`,
 	fs := cmd.Flags()
 	fs.StringVar(&b.transport, "transport", load.WebSocket, "how records are published: ws, http or ndjson")
 	fs.IntVar(&b.publishers, "publishers", 16, "connections that publish")
-	fs.IntVar(&b.window, "window", 1, "records in flight of each publisher, over ws; with --rate it is the most")
+	fs.IntVar(&b.window, "window", 1, "records in flight of each publisher, over ws; with --rate it is the most, and 1000 if not given")
 	fs.Float64Var(&b.rate, "rate", 0, "records a second of all publishers together; 0: as many as go")
 	fs.IntVar(&b.keys, "keys", 0, "records take turns among so many keys; 0: no key")
 	fs.StringVar(&b.acks, "acks", "all", "wait until a record is kept by all in-sync replicas, by the leader, or by none: all, leader or none")
@@ -81,6 +82,9 @@ func (b *benchPublish) check() error {
 	if b.transport != load.WebSocket && b.window != 1 {
 		faults = append(faults, fmt.Errorf("--window: a publisher over %s has one request in flight; give more --publishers", b.transport))
 	}
+	if b.transport != load.Lines && b.given("batch") {
+		faults = append(faults, fmt.Errorf("--batch: a request over %s has one record; only ndjson has a batch", b.transport))
+	}
 	if b.inFlight() > maxBenchInFlight/max(1, b.bytes) {
 		faults = append(faults, fmt.Errorf("--publishers, --window and --bytes: more than %d bytes would be in flight", maxBenchInFlight))
 	}
@@ -89,7 +93,7 @@ func (b *benchPublish) check() error {
 
 func withinRate(flag string, v float64) error {
 	if !(v >= 0 && v <= maxBenchRate) { // what is no number is not either
-		return fmt.Errorf("--%s: %g is not between 0 and %g", flag, v, float64(maxBenchRate))
+		return fmt.Errorf("--%s: %s is not between 0 and %d", flag, strconv.FormatFloat(v, 'f', -1, 64), int64(maxBenchRate))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ With --kill the server is ended by SIGKILL, and nobody hears "closing".`,
   tidewire bench restart --spawn --subscribers 10000 --transport sse
   tidewire bench restart --spawn --subscribers 10000 --kill`,
 	}
-	b := &benchRestart{bench: addBench(cmd, p)}
+	b := &benchRestart{bench: addBenchSpawned(cmd, p)}
 	fs := cmd.Flags()
 	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
 	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that come back")
@@ -65,8 +66,6 @@ With --kill the server is ended by SIGKILL, and nobody hears "closing".`,
 			return usagef("the server is ended and started again: let --spawn start one for it")
 		case b.rate == 0:
 			return usagef("--rate: what comes through a restart is seen by messages: more than 0 a second")
-		case b.partitions != 1:
-			return usagef("--partitions: what all subscribers read comes in order from one partition, not %d", b.partitions)
 		}
 		if err := proc.RaiseFiles(b.subscribers); err != nil {
 			return err
@@ -87,9 +86,6 @@ type restartFigures struct {
 }
 
 func (b *benchRestart) measure(ctx context.Context, s *subject) error {
-	if s.partitions != 1 {
-		return usagef("--topic: what all subscribers read comes in order from one partition; %s has %d", s.topic, s.partitions)
-	}
 	f := restartFigures{Kind: "restart", Transport: b.transport, Subscribers: b.subscribers, Kill: b.kill}
 	w := load.Restart{Target: s.target, Topic: s.topic, Transport: b.transport, Subscribers: b.subscribers, Bytes: b.bytes, Rate: b.rate, Flow: b.flow}
 	out, err := w.Run(ctx, s.bar, func(ctx context.Context) error {
@@ -120,19 +116,37 @@ func (b *benchRestart) print(f restartFigures) error {
 	if f.Kill {
 		how = "SIGKILL"
 	}
-	fmt.Fprintf(b.out, "restart by %s: %d subscribers over %s; the server had ended after %d ms and served again after %d ms\n", how, f.Subscribers, f.Transport, f.Stop, f.Down)
-	const width = 50
-	for i, n := range f.Buckets {
-		if n > 0 {
-			share := float64(n) / float64(f.Subscribers)
-			fmt.Fprintf(b.out, "%6.1f s %6d %5.1f %% %s\n", float64(i)/10, n, 100*share, strings.Repeat("#", int(share/f.Largest*width)))
-		}
+	fmt.Fprintf(b.out, "restart by %s: %s over %s; the server had ended after %d ms and served again after %d ms\n", how, counted(f.Subscribers, "subscriber"), f.Transport, f.Stop, f.Down)
+	for _, line := range histogram(f.Buckets, f.Subscribers) {
+		fmt.Fprintln(b.out, line)
 	}
-	fmt.Fprintf(b.out, "%d are back after %d ms; the fullest 100 ms have %.1f %% of them; %d were told when to come back; %d attempts, %d of them unanswered and %d refused\n",
-		f.Back, f.AllBack, 100*f.Largest, f.Told, f.Attempts, f.Unreachable, f.Refused)
+	fmt.Fprintf(b.out, "%d are back after %d ms; the fullest 100 ms have %.1f %% of them; %d were told when to come back; %s, %d of them unanswered and %d refused (%d of those told when to come back)\n",
+		f.Back, f.AllBack, 100*f.Largest, f.Told, counted(int(f.Attempts), "attempt"), f.Unreachable, f.Refused, f.RefusedTold)
 	if l := f.Connect; l != nil {
 		fmt.Fprintf(b.out, "from attempt to subscription: p50 %s µs, p99 %s µs, at most %s µs\n", micros(l.P50), micros(l.P99), micros(l.Max))
 	}
-	_, err := fmt.Fprintf(b.out, "%d messages for each: %d deliveries lost, %d repeated, %d gaps told of, %d outstanding\n", f.Published, f.Lost, f.Duplicates, f.Gaps, f.Outstanding)
+	_, err := fmt.Fprintf(b.out, "%s for each: %d deliveries lost, %d repeated, %d gaps told of, %d outstanding\n", counted(int(f.Published), "message"), f.Lost, f.Duplicates, f.Gaps, f.Outstanding)
 	return err
+}
+
+// histogram draws how many came back in each tenth of a second. A long stretch of
+// none is one line that says so.
+func histogram(buckets []int, of int) (lines []string) {
+	const width, mostEmpty = 50, 4
+	largest := max(1, slices.Max(append([]int{0}, buckets...)))
+	for i := 0; i < len(buckets); i++ {
+		end := i
+		for end < len(buckets) && buckets[end] == 0 {
+			end++
+		}
+		if end-i > mostEmpty {
+			lines = append(lines, fmt.Sprintf("%6.1f s to %.1f s: nobody", float64(i)/10, float64(end)/10))
+			i = end - 1
+			continue
+		}
+		n := buckets[i]
+		bar := strings.Repeat("#", n*width/largest)
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%6.1f s %6d %5.1f %% %s", float64(i)/10, n, 100*float64(n)/float64(max(1, of)), bar), " "))
+	}
+	return lines
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,9 @@ type subject struct {
 	undo    []func() error // the last first
 	remarks []string       // what a reader of the figures has to know
 }
+
+// defaultFrameBytes is about what a server takes for a frame if not told.
+const defaultFrameBytes = 2 << 20
 
 // closeTimeout bounds each step of the cleaning up, which an interrupt does not stop.
 const closeTimeout = 10 * time.Second
@@ -110,7 +114,11 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 	}
 	s.args = append([]string{
 		"serve", "--data", data, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--log-level", "warn",
-	}, append(b.serveArgs, b.spawnArgs...)...)
+	}, b.serveArgs...)
+	if frame := b.bytes + 64<<10; frame > defaultFrameBytes {
+		s.args = append(s.args, "--max-frame-bytes", strconv.Itoa(frame))
+	}
+	s.args = append(s.args, b.spawnArgs...) // the last word is the caller's
 	if err := s.start(ctx, "127.0.0.1:0"); err != nil {
 		return "", err
 	}
@@ -147,6 +155,9 @@ func (s *subject) restart(ctx context.Context, kill bool) (stopped time.Time, er
 func (s *subject) makeTopic(ctx context.Context, b *bench) error {
 	if s.topic != "" {
 		t, err := s.client.Topic(ctx, s.topic)
+		if err == nil && t.MaxMessageBytes > 0 && int64(b.bytes) > t.MaxMessageBytes {
+			err = usagef("--bytes: topic %s takes messages of %d bytes at most", s.topic, t.MaxMessageBytes)
+		}
 		s.partitions = len(t.Layout.Partitions)
 		return err
 	}

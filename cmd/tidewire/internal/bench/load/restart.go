@@ -26,12 +26,13 @@ type Restart struct {
 // Returned is how they came back. Times count from the moment at which the server
 // was told to stop, or was killed.
 type Returned struct {
-	Back        int   `json:"back"`        // of the subscribers
-	Told        int64 `json:"told"`        // when to come back
-	Attempts    int64 `json:"attempts"`    // to connect
-	Unreachable int64 `json:"unreachable"` // attempts that nobody answered
-	Refused     int64 `json:"refused"`     // attempts that the server turned away
-	Down        int64 `json:"down_ms"`     // until the server served again
+	Back        int   `json:"back"`         // of the subscribers
+	Told        int64 `json:"told"`         // when to come back, by "closing"
+	Attempts    int64 `json:"attempts"`     // to connect
+	Unreachable int64 `json:"unreachable"`  // attempts that nobody answered
+	Refused     int64 `json:"refused"`      // attempts that the server turned away
+	RefusedTold int64 `json:"refused_told"` // and said when to come back
+	Down        int64 `json:"down_ms"`      // until the server served again
 	AllBack     int64 `json:"all_back_ms"`
 	// Buckets are the subscribers that came back in each tenth of a second.
 	Buckets []int   `json:"buckets_100ms"`
@@ -63,7 +64,7 @@ type home struct {
 	subscribed atomic.Int64 // now
 	fresh      atomic.Int64 // deliveries, each message of a subscriber once
 
-	told, attempts, unreachable, refused, gaps atomic.Int64
+	told, attempts, unreachable, refused, refusedTold, gaps atomic.Int64
 
 	mu      sync.Mutex
 	stopped time.Time // zero: not yet
@@ -162,7 +163,7 @@ func (h *home) returned(took time.Duration) {
 
 func (h *home) sum(all []*returner) Returned {
 	r := Returned{
-		Back: len(h.back), Told: h.told.Load(), Attempts: h.attempts.Load() - int64(h.Subscribers), Unreachable: h.unreachable.Load(), Refused: h.refused.Load(),
+		Back: len(h.back), Told: h.told.Load(), Attempts: h.attempts.Load() - int64(h.Subscribers), Unreachable: h.unreachable.Load(), Refused: h.refused.Load(), RefusedTold: h.refusedTold.Load(),
 		Gaps: h.gaps.Load(), Connect: h.connect.Latency(),
 	}
 	for _, at := range h.back {

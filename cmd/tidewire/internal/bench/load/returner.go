@@ -226,6 +226,9 @@ func (x *returner) comeBack() {
 		var no *Refusal
 		if errors.As(err, &no) {
 			h.refused.Add(1)
+			if no.after > 0 {
+				h.refusedTold.Add(1)
+			}
 			wait += no.after // whole seconds: without a random time more, those that knocked together would again
 		} else {
 			h.unreachable.Add(1)
