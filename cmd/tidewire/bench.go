@@ -193,7 +193,8 @@ func interrupted(ctx context.Context, err error) error {
 		return &exitError{exitFailed, errors.New("interrupted: there are no figures of what was not finished")}
 	}
 	var no *load.Refusal
-	if errors.As(err, &no) {
+	var coded *exitError
+	if errors.As(err, &no) && !errors.As(err, &coded) {
 		return &exitError{exitRefused, err}
 	}
 	return err

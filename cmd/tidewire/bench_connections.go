@@ -80,9 +80,9 @@ type connectionFigures struct {
 	Rounds        int             `json:"rounds"`
 	PerSecond     float64         `json:"connects_per_second"` // the best round
 	CPU           float64         `json:"connect_cpu_us"`      // of the server, each, in that round
-	RSSEach       float64         `json:"rss_bytes_each"`      // idle, settled
-	PeakEach      float64         `json:"rss_peak_bytes_each"`
-	IdleCores     float64         `json:"idle_cores"` // the server kept busy while all stood idle
+	RSSEach       *float64        `json:"rss_bytes_each"`      // idle, settled; null with --churn, as the next two
+	PeakEach      *float64        `json:"rss_peak_bytes_each"`
+	IdleCores     *float64        `json:"idle_cores"` // the server kept busy while all stood idle
 	EndedByServer int64           `json:"ended_by_server"`
 	Snapshots     []load.Snapshot `json:"snapshots"`
 }
@@ -132,7 +132,7 @@ func (b *benchConnections) measure(ctx context.Context, s *subject) error {
 		return err
 	}
 	if f.EndedByServer > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%d connections ended by themselves, the first by this: %w", f.EndedByServer, why)}
+		return &exitError{exitFailed, fmt.Errorf("%s ended by themselves, the first by this: %w", counted(int(f.EndedByServer), "connection"), why)}
 	}
 	return nil
 }
@@ -173,9 +173,10 @@ func (b *benchConnections) idle(s *subject, f *connectionFigures, look func(stri
 		return err
 	}
 	first, now := f.Snapshots[0], f.Snapshots[len(f.Snapshots)-1]
-	f.IdleCores = math.Round(1000*after.Sub(before).CPU.Seconds()/time.Since(began).Seconds()) / 1000
-	f.RSSEach = math.Round(float64(now.RSS-first.RSS) / float64(b.connections))
-	f.PeakEach = math.Round(float64(now.Peak-first.RSS) / float64(b.connections))
+	cores := math.Round(1000*after.Sub(before).CPU.Seconds()/time.Since(began).Seconds()) / 1000
+	each := math.Round(float64(now.RSS-first.RSS) / float64(b.connections))
+	peak := math.Round(float64(now.Peak-first.RSS) / float64(b.connections))
+	f.IdleCores, f.RSSEach, f.PeakEach = &cores, &each, &peak
 	return nil
 }
 
@@ -183,9 +184,9 @@ func (b *benchConnections) print(f connectionFigures, s *subject) error {
 	if !b.table() {
 		return b.line(f)
 	}
-	fmt.Fprintf(b.out, "connections: %d over %s, %d rounds: %.0f connects/s, %.0f µs of the server each\n", f.Connections, f.Transport, f.Rounds, f.PerSecond, f.CPU)
-	if b.churn == 0 {
-		fmt.Fprintf(b.out, "idle: %.0f bytes of the server's memory each after %s (peak %.0f), %.3f cores kept busy\n", f.RSSEach, b.settle, f.PeakEach, f.IdleCores)
+	fmt.Fprintf(b.out, "connections: %d over %s, %s: %.0f connects/s, %.0f µs of the server each\n", f.Connections, f.Transport, counted(f.Rounds, "round"), f.PerSecond, f.CPU)
+	if f.RSSEach != nil {
+		fmt.Fprintf(b.out, "idle: %.0f bytes of the server's memory each after %s (peak %.0f), %.3f cores kept busy\n", *f.RSSEach, b.settle, *f.PeakEach, *f.IdleCores)
 	}
 	table := [][]string{{"WHEN", "RSS kB", "OWN kB", "PEAK kB", "HEAP kB", "STACKS kB", "GOROUTINES", "FILES"}}
 	for _, x := range f.Snapshots {

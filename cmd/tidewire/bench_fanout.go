@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -143,6 +144,10 @@ func (b *benchFanout) measure(ctx context.Context, s *subject) error {
 	if b.rate > 0 && b.subscribers == 1 {
 		echo.Rate, echo.Window = b.rate, 1000
 	}
+	name := "websocket echo"
+	if b.rate > 0 && echo.Rate == 0 {
+		name += ", closed loop" // an echo answers one connection, a message many: there is no common rate
+	}
 	var bare *floorFigure
 	var more []func() (floorFigure, error)
 	if !b.ownKeys {
@@ -152,7 +157,7 @@ func (b *benchFanout) measure(ctx context.Context, s *subject) error {
 			return x, err
 		})
 	}
-	if err := b.floors(ctx, s, b.inFlight, "websocket echo", echo, more...); err != nil {
+	if err := b.floors(ctx, s, b.inFlight, name, echo, more...); err != nil {
 		return err
 	}
 	if !b.ownKeys {
@@ -209,23 +214,46 @@ func (b *benchFanout) beside(settings []setting, out load.Outcome, wanted float6
 		return err
 	}
 	growth := figure.MedianGrowth(out.Runs, out.Beside)
+	remarks := b.besideRemarks(out, growth)
 	ended := int64(-1)
 	if out.Before != nil && out.Before.Slow >= 0 && out.After.Slow >= 0 {
 		ended = out.After.Slow - out.Before.Slow
 	}
+	if n := int64(b.stalled * len(out.Beside)); ended >= 0 && ended < n {
+		remarks = append(remarks, fmt.Sprintf("the server has not ended all stalled subscribers (%d of %d): the runs were too short for that, or took too little; give a longer --duration or a higher --rate", ended, n))
+	}
 	if !b.table() {
 		return b.line(map[string]any{
-			"kind": "comparison", "bench": b.name, "stalled": b.stalled, "slow": b.slow,
+			"kind": "comparison", "bench": b.name, "remarks": remarks, "stalled": b.stalled, "slow": b.slow,
 			"p99_growth_median": growth, "slow_consumers_ended": ended, "before": out.Before, "after": out.After,
 		})
 	}
-	fmt.Fprintf(b.out, "p99 with %d stalled and %d slow subscribers beside: %.2f times that without, by the median of %d pairs\n", b.stalled, b.slow, growth, len(out.Beside))
-	if out.Before != nil {
-		fmt.Fprintf(b.out, "the server ended %d slow consumers; its memory was %s kB before and %s kB after, %s kB at most\n",
-			ended, kilobytes(out.Before.RSS), kilobytes(out.After.RSS), kilobytes(out.After.Peak))
+	fmt.Fprintf(b.out, "p99 with %d stalled and %d slow subscribers beside: %.2f times that without, by the median of %s\n", b.stalled, b.slow, growth, counted(len(out.Beside), "pair"))
+	if out.Before != nil && ended >= 0 {
+		fmt.Fprintf(b.out, "the server ended %s; its memory was %s kB before and %s kB after, %s kB at most\n",
+			counted(int(ended), "slow consumer"), kilobytes(out.Before.RSS), kilobytes(out.After.RSS), kilobytes(out.After.Peak))
+	}
+	for _, text := range remarks {
+		fmt.Fprintln(b.out, text)
 	}
 	return whole(with)
 }
+
+// besideRemarks say what a growth of the p99 may have been instead.
+func (b *benchFanout) besideRemarks(out load.Outcome, growth float64) []string {
+	late := figure.LateShare(out.Runs, out.Beside)
+	if growth <= meantGrowth || late < lateShare {
+		return []string{}
+	}
+	return []string{fmt.Sprintf("the load generator itself sent later beside them (LATE P99): that is %.0f %% of the growth, by the median, and says nothing of the server", 100*min(late, 1))}
+}
+
+const (
+	// meantGrowth is what the p99 may grow from one run to the next by itself.
+	meantGrowth = 1.25
+	// lateShare of a growth is worth a word.
+	lateShare = 0.25
+)
 
 // against sets the best run beside the floor of a fan-out.
 func (b *benchFanout) against(bare floorFigure, out load.Outcome) error {
@@ -233,18 +261,40 @@ func (b *benchFanout) against(bare floorFigure, out load.Outcome) error {
 		if !r.Best {
 			continue
 		}
-		rate, cpu := r.PerSecond/max(bare.PerSecond, 1e-3), 0.0
+		if bare.PerSecond == 0 {
+			return nil
+		}
+		cpu := 0.0
 		if r.Server != nil && bare.Server != nil {
 			cpu = r.Server.CPU / max(bare.Server.CPU, 1e-3)
 		}
+		var rate *float64 // at a fixed rate both have it, and their ratio says nothing
+		if b.rate == 0 {
+			v := math.Round(1000*r.PerSecond/bare.PerSecond) / 1000
+			rate = &v
+		}
 		if !b.table() {
-			return b.line(map[string]any{"kind": "comparison", "bench": b.name, "floor": bare.Floor, "rate_ratio": math.Round(1000*rate) / 1000, "server_cpu_ratio": math.Round(1000*cpu) / 1000})
+			line := map[string]any{"kind": "comparison", "bench": b.name, "floor": bare.Floor, "transport": b.transport, "server_cpu_ratio": math.Round(1000*cpu) / 1000}
+			if rate != nil {
+				line["rate_ratio"] = *rate
+			}
+			return b.line(line)
 		}
-		fmt.Fprintf(b.out, "against the bare fan-out of this run: %.2f times its deliveries a second", rate)
+		var said []string
+		if rate != nil {
+			said = append(said, fmt.Sprintf("%.2f times its deliveries a second", *rate))
+		}
 		if cpu > 0 {
-			fmt.Fprintf(b.out, ", %.2f times its server µs each", cpu)
+			said = append(said, fmt.Sprintf("%.2f times its server µs each", cpu))
 		}
-		_, err := fmt.Fprintln(b.out)
+		if len(said) == 0 {
+			return nil
+		}
+		over := ""
+		if b.transport != load.WebSocket {
+			over = "over " + b.transport + ", "
+		}
+		_, err := fmt.Fprintf(b.out, "%sagainst the %s of this run: %s\n", over, bareFanout, strings.Join(said, ", "))
 		return err
 	}
 	return nil

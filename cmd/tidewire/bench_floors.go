@@ -104,7 +104,7 @@ func (b *bench) floorLoad(ctx context.Context, s *subject, name string, w load.P
 }
 
 // bareFanout is the floor of a fan-out.
-const bareFanout = "bare fan-out over websocket"
+const bareFanout = "bare websocket fan-out"
 
 // floorFanout measures the floors' server under a fan-out.
 func (b *bench) floorFanout(ctx context.Context, s *subject, w load.Fanout) (f floorFigure, err error) {

@@ -120,8 +120,12 @@ func (b *benchRestart) print(f restartFigures) error {
 	for _, line := range histogram(f.Buckets, f.Subscribers) {
 		fmt.Fprintln(b.out, line)
 	}
-	fmt.Fprintf(b.out, "%d are back after %d ms; the fullest 100 ms have %.1f %% of them; %d were told when to come back; %s, %d of them unanswered and %d refused (%d of those told when to come back)\n",
-		f.Back, f.AllBack, 100*f.Largest, f.Told, counted(int(f.Attempts), "attempt"), f.Unreachable, f.Refused, f.RefusedTold)
+	refused := fmt.Sprintf("%d refused", f.Refused)
+	if f.RefusedTold > 0 {
+		refused += fmt.Sprintf(" (%d of those told when to come back)", f.RefusedTold)
+	}
+	fmt.Fprintf(b.out, "%d are back after %d ms; the fullest 100 ms have %.1f %% of them; %d were told when to come back; %s, %d of them unanswered and %s\n",
+		f.Back, f.AllBack, 100*f.Largest, f.Told, counted(int(f.Attempts), "attempt"), f.Unreachable, refused)
 	if l := f.Connect; l != nil {
 		fmt.Fprintf(b.out, "from attempt to subscription: p50 %s µs, p99 %s µs, at most %s µs\n", micros(l.P50), micros(l.P99), micros(l.Max))
 	}

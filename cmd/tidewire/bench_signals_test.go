@@ -25,13 +25,19 @@ func TestTwoInterruptsLeaveNothing(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if found, err := filepath.Glob(filepath.Join(dir, "*", "data", "*")); err != nil || len(found) > 0 {
+	for { // until there is a topic: a node that is up takes a while to end
+		if found, err := filepath.Glob(filepath.Join(dir, "*", "data", "topics", "*", "0")); err != nil || len(found) > 0 {
 			break
 		}
-		<-tick.C
+		select {
+		case err := <-ended:
+			t.Fatalf("ended with %v: %s", err, errs.String())
+		case <-tick.C:
+		}
 	}
 	for range 2 {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -40,7 +46,7 @@ func TestTwoInterruptsLeaveNothing(t *testing.T) {
 		<-tick.C // two of a kind that wait are one
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+	if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
 		t.Errorf("ended with %v: %s", err, errs.String())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -105,6 +105,9 @@ func everyBenchmark(t *testing.T, node string) {
 				if code != exitOK {
 					t.Fatalf("exit code %d: %s", code, out)
 				}
+				if strings.Contains(out, `"idle_cores":null`) != (churn != "0") {
+					t.Errorf("what is idle is not measured with --churn, and null: %s", out)
+				}
 				if l := benchLines(t, out); len(l) != 1 || len(l[0].Snapshots) != 3 || l[0].Snapshots[2].Goroutines < 1 {
 					t.Errorf("got %s", out)
 				}
@@ -195,7 +198,7 @@ func TestABenchmarkOfAServerOfItsOwnLeavesNothing(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	fanout, code := cli(t, "", "bench", "fanout", "--spawn", "--dir", dir, "--subscribers", "5", "--in-flight", "4", "--runs", "1", "--duration", "100ms", "--warmup", "0s")
-	if code != exitOK || !strings.Contains(fanout, `"floor":"bare fan-out over websocket"`) || !strings.Contains(fanout, `"rate_ratio":`) {
+	if code != exitOK || !strings.Contains(fanout, `"floor":"bare websocket fan-out"`) || !strings.Contains(fanout, `"rate_ratio":`) {
 		t.Errorf("exit code %d: %s", code, fanout)
 	}
 	table, code := cli(t, "", "bench", "fanout", "--spawn", "--dir", dir, "--subscribers", "5", "--runs", "1", "--duration", "100ms", "--warmup", "0s", "--no-floors", "--output", "table")

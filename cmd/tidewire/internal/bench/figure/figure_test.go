@@ -83,6 +83,25 @@ func TestRunsThatDidNotKeepTheirRate(t *testing.T) {
 	}
 }
 
+func TestTheGeneratorsShareOfAGrowth(t *testing.T) {
+	run := func(p99, late float64) figure.Run {
+		return figure.Run{Latency: &figure.Latency{P99: p99}, Late: &figure.Latency{P99: late}}
+	}
+	for _, c := range []struct {
+		plain, beside []figure.Run
+		want          float64
+	}{
+		{[]figure.Run{run(100, 10)}, []figure.Run{run(200, 60)}, 0.5},
+		{[]figure.Run{run(100, 10)}, []figure.Run{run(200, 5)}, 0},
+		{[]figure.Run{run(100, 10), run(100, 10), run(100, 10)}, []figure.Run{run(90, 20), run(200, 110), run(200, 30)}, 0.6}, // one has not grown
+		{[]figure.Run{{}}, []figure.Run{run(1, 1)}, 0},
+	} {
+		if got := figure.LateShare(c.plain, c.beside); got != c.want {
+			t.Errorf("%d pairs: %v, want %v", len(c.plain), got, c.want)
+		}
+	}
+}
+
 func TestTheMedianOfPairs(t *testing.T) {
 	runs := func(p99 ...float64) (all []figure.Run) {
 		for _, v := range p99 {

@@ -69,15 +69,25 @@ func NewRun(number int, took time.Duration, c Count, server *proc.Sample, genera
 	return r
 }
 
-// MedianGrowth is how many times the p99 of a run grew in the run beside it, by
-// the median of all pairs; 0 without a pair.
-func MedianGrowth(plain, beside []Run) float64 {
+// LateShare is how much of the growth of the p99 from a run to the one beside it the
+// load generator's own lateness is, by the median of all pairs in which it grew; 0
+// without one.
+func LateShare(plain, beside []Run) float64 {
 	var all []float64
 	for i := range min(len(plain), len(beside)) {
-		if a, z := plain[i].Latency, beside[i].Latency; a != nil && z != nil && a.P99 > 0 {
-			all = append(all, z.P99/a.P99)
+		a, z := plain[i], beside[i]
+		if a.Latency == nil || z.Latency == nil || a.Late == nil || z.Late == nil {
+			continue
+		}
+		if grown := z.Latency.P99 - a.Latency.P99; grown > 0 {
+			all = append(all, max(0, z.Late.P99-a.Late.P99)/grown)
 		}
 	}
+	return median(all)
+}
+
+// median is of an even number the mean of the two in the middle; 0 of none.
+func median(all []float64) float64 {
 	if len(all) == 0 {
 		return 0
 	}
@@ -87,6 +97,18 @@ func MedianGrowth(plain, beside []Run) float64 {
 		return round((all[middle-1]+all[middle])/2, 3)
 	}
 	return round(all[middle], 3)
+}
+
+// MedianGrowth is how many times the p99 of a run grew in the run beside it, by
+// the median of all pairs; 0 without a pair.
+func MedianGrowth(plain, beside []Run) float64 {
+	var all []float64
+	for i := range min(len(plain), len(beside)) {
+		if a, z := plain[i].Latency, beside[i].Latency; a != nil && z != nil && a.P99 > 0 {
+			all = append(all, z.P99/a.P99)
+		}
+	}
+	return median(all)
 }
 
 // Short is how many runs of an open loop had not as many messages as they are
