@@ -1,0 +1,2 @@
+// Package activity runs what has a Run(ctx) beside a test.
+package activity
