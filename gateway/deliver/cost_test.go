@@ -8,11 +8,12 @@ import (
 
 	"tidewire/gateway/deliver"
 	"tidewire/internal/cluster"
+	"tidewire/internal/testkit/memlog"
 )
 
 // crowd is many subscriptions at the end of one partition.
 type crowd struct {
-	m     *memory
+	m     *memlog.Broker
 	topic *cluster.Topic
 	subs  []*deliver.Subscription
 	lim   deliver.Limit
@@ -24,8 +25,8 @@ type crowd struct {
 
 // newCrowd has n subscriptions; with keys, each reads its own.
 func newCrowd(tb testing.TB, n int, keys bool) *crowd {
-	c := &crowd{m: newMemory(), lim: deliver.Limit{Messages: 100, Bytes: 1 << 20}}
-	c.topic = c.m.topic("orders", 1)
+	c := &crowd{m: memlog.New(), lim: deliver.Limit{Messages: 100, Bytes: 1 << 20}}
+	c.topic = c.m.Topic("orders", 1)
 	h := startHub(tb, c.m, deliver.Config{})
 	for i := range n {
 		q := deliver.Request{Topic: c.topic, From: "latest"}
@@ -52,7 +53,7 @@ func newCrowd(tb testing.TB, n int, keys bool) *crowd {
 // message has one record read by all that it is for; live says that it came to
 // them from the ring.
 func (c *crowd) message(tb testing.TB, key string, readers int) (live bool) {
-	c.m.append(c.topic.Ref(0), key)
+	c.m.Append(c.topic.Ref(0), key)
 	live = true
 	for got := 0; got < readers; {
 		c.mu.Lock()

@@ -11,18 +11,19 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 )
 
 // damaged has a topic of three partitions with ten records each, and of
 // partition 1 only the first four can be read.
-func damaged(t *testing.T) (*memory, *deliver.Hub, func(deliver.Request) deliver.Start) {
-	m := newMemory()
-	topic := m.topic("orders", 3)
+func damaged(t *testing.T) (*memlog.Broker, *deliver.Hub, func(deliver.Request) deliver.Start) {
+	m := memlog.New()
+	topic := m.Topic("orders", 3)
 	h := startHub(t, m, deliver.Config{})
 	for i := range 30 {
-		m.append(topic.Ref(ident.Index(i%3)), "")
+		m.Append(topic.Ref(ident.Index(i%3)), "")
 	}
-	m.spoil(topic.Ref(1), 4)
+	m.Spoil(topic.Ref(1), 4)
 	return m, h, func(q deliver.Request) deliver.Start {
 		q.Topic = topic
 		if q.From == "" && !q.HasCursor {
@@ -63,7 +64,7 @@ func TestADamagedPartitionKeepsNoOtherFromLiveReaders(t *testing.T) {
 			time.Sleep(time.Hour)
 			read()
 			if only == nil {
-				m.append(sub.Topic().Ref(0), "")
+				m.Append(sub.Topic().Ref(0), "")
 				read()
 				if got != 25 || stuck != 1 || ended != 0 {
 					t.Errorf("the topic: %d messages, told %d times, ended %d times", got, stuck, ended)
@@ -111,7 +112,7 @@ func TestADamagedPartitionKeepsNoOtherFromPolls(t *testing.T) {
 		q.Wait = time.Minute
 		go func() {
 			time.Sleep(10 * time.Second)
-			m.append(q.Start.Topic.Ref(2), "")
+			m.Append(q.Start.Topic.Ref(2), "")
 		}()
 		res, err := h.Poll(t.Context(), q)
 		if err != nil || res.Count != 1 || len(res.Unavailable) != 1 || res.Unavailable[0].Partition != 1 || time.Since(began) != 10*time.Second {

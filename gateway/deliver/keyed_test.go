@@ -12,6 +12,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 )
 
 // keyed is a subscription that counts how often it is woken.
@@ -20,7 +21,7 @@ type keyed struct {
 	woken atomic.Int32
 }
 
-func subscribe(t *testing.T, h *deliver.Hub, m *memory, topic *cluster.Topic, f deliver.Filter) *keyed {
+func subscribe(t *testing.T, h *deliver.Hub, m *memlog.Broker, topic *cluster.Topic, f deliver.Filter) *keyed {
 	t.Helper()
 	start := resolve(t, h, deliver.Request{Topic: topic, Filter: f, From: "latest"})
 	k := &keyed{reader: reader{m: m, topic: topic, filter: f, next: map[ident.Index]ident.Offset{}, cut: map[ident.Index]bool{}}}
@@ -49,8 +50,8 @@ func (k *keyed) settle(t *testing.T) {
 func TestARecordWakesThoseThatWantIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(7, 7))
-		m := newMemory()
-		topic := m.topic("orders", 4)
+		m := memlog.New()
+		topic := m.Topic("orders", 4)
 		h := startHub(t, m, deliver.Config{})
 		key := func() string { return fmt.Sprintf("k%d", rnd.IntN(60)) }
 		var subs []*keyed
@@ -87,7 +88,7 @@ func TestARecordWakesThoseThatWantIt(t *testing.T) {
 			if record != "" {
 				p = ownerOf(topic, record)
 			}
-			m.append(topic.Ref(p), record)
+			m.Append(topic.Ref(p), record)
 			synctest.Wait()
 			for _, k := range subs {
 				_, reads := k.next[p]
@@ -116,8 +117,8 @@ func TestARecordWakesThoseThatWantIt(t *testing.T) {
 // the end all the same, for retention follows.
 func TestACursorMovesWithWhatAFilterKeepsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 2)
+		m := memlog.New()
+		topic := m.Topic("orders", 2)
 		ref := topic.Ref(ownerOf(topic, "mine"))
 		h := startHub(t, m, deliver.Config{})
 		for _, f := range []deliver.Filter{{Keys: []string{"mine"}}, {Keys: []string{"mine", "yours"}}, {KeyPrefix: "mi"}} {
@@ -133,11 +134,11 @@ func TestACursorMovesWithWhatAFilterKeepsBack(t *testing.T) {
 			}
 			began := place()
 			for range 50 {
-				m.append(ref, "other", "")
+				m.Append(ref, "other", "")
 			}
-			m.elect(ref, 1<<40) // an epoch without a record is no place to stand in
+			m.Elect(ref, memlog.All) // an epoch without a record is no place to stand in
 			for range 50 {
-				m.append(ref, "")
+				m.Append(ref, "")
 			}
 			synctest.Wait()
 			if k.woken.Load() > 0 || k.sub.Moved() {
@@ -156,12 +157,12 @@ func TestACursorMovesWithWhatAFilterKeepsBack(t *testing.T) {
 				t.Fatalf("%+v: told, and still it has moved", f)
 			}
 			// Behind the records that were passed over there is nothing to miss.
-			m.retain(ref, began.Offset+150)
+			m.Retain(ref, began.Offset+150)
 			again := resolve(t, h, deliver.Request{Topic: topic, Filter: f, HasCursor: true, Cursor: k.sub.Cursor()})
 			if again.Gap != nil || !again.Recovered {
 				t.Fatalf("%+v: %+v", f, again.Gap)
 			}
-			m.append(ref, "mine")
+			m.Append(ref, "mine")
 			if k.settle(t); k.got != 1 || k.gaps > 0 {
 				t.Fatalf("%+v: %d messages, %d gaps", f, k.got, k.gaps)
 			}
@@ -173,33 +174,29 @@ func TestACursorMovesWithWhatAFilterKeepsBack(t *testing.T) {
 // the ring by the time it looks.
 func TestAReaderThatIsWokenAndComesLateMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{RingBytes: 1}) // the newest block alone
 		k := subscribe(t, h, m, topic, deliver.Filter{Keys: []string{"mine"}})
 		k.settle(t)
 		for range 3 {
 			for range 20 {
-				m.append(topic.Ref(0), "other")
+				m.Append(topic.Ref(0), "other")
 				synctest.Wait() // a block each
 			}
-			m.append(topic.Ref(0), "mine")
+			m.Append(topic.Ref(0), "mine")
 			synctest.Wait()
 		}
-		m.append(topic.Ref(0), "other")
+		m.Append(topic.Ref(0), "other")
 		synctest.Wait()
 		if n := k.woken.Load(); n != 1 {
 			t.Fatalf("woken %d times", n)
 		}
-		m.mu.Lock()
-		before := m.reads
-		m.mu.Unlock()
+		before := m.Reads()
 		if k.settle(t); k.got != 3 {
 			t.Fatalf("%d messages", k.got)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if n := m.reads - before; n > 2 {
+		if n := m.Reads() - before; n > 2 {
 			t.Errorf("%d reads of the log", n)
 		}
 	})
@@ -209,18 +206,18 @@ func TestAReaderThatIsWokenAndComesLateMissesNothing(t *testing.T) {
 // and its cursor may have been told all the same.
 func TestAParkedReaderHearsThatWhatItPassedWasCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{})
 		k := subscribe(t, h, m, topic, deliver.Filter{Keys: []string{"mine"}})
 		k.settle(t)
 		for range 10 {
-			m.append(topic.Ref(0), "other")
+			m.Append(topic.Ref(0), "other")
 			synctest.Wait()
 		}
-		m.elect(topic.Ref(0), 6)
+		m.Elect(topic.Ref(0), 6)
 		for range 10 {
-			m.append(topic.Ref(0), "mine")
+			m.Append(topic.Ref(0), "mine")
 		}
 		synctest.Wait()
 		ev := k.sub.Next(t.Context(), deliver.Limit{Messages: 100, Bytes: 1 << 20})
@@ -236,8 +233,8 @@ func TestAParkedReaderHearsThatWhatItPassedWasCut(t *testing.T) {
 
 // TestReadersComeAndGoWhileRecordsDo is for the race detector.
 func TestReadersComeAndGoWhileRecordsDo(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 2)
+	m := memlog.New()
+	topic := m.Topic("orders", 2)
 	h := startHub(t, m, deliver.Config{RingBytes: 2000})
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -271,7 +268,7 @@ func TestReadersComeAndGoWhileRecordsDo(t *testing.T) {
 						p := ident.Index(rnd.IntN(2))
 						for _, key := range []string{"", "k0", "k1", "k2", "k3"} {
 							if key == "" || ownerOf(topic, key) == p {
-								m.append(topic.Ref(p), key)
+								m.Append(topic.Ref(p), key)
 							}
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 )
 
 // TestALogThatWasCutUnderItsReadersIsSaid: a new leader's log is shorter than
@@ -19,8 +20,8 @@ func TestALogThatWasCutUnderItsReadersIsSaid(t *testing.T) {
 	}{{0, false}, {2, false}, {20, false}, {20, true}} {
 		grown := c.grown
 		synctest.Test(t, func(t *testing.T) {
-			m := newMemory()
-			topic := m.topic("orders", 1)
+			m := memlog.New()
+			topic := m.Topic("orders", 1)
 			ref := topic.Ref(0)
 			h := startHub(t, m, deliver.Config{})
 			sub := h.Subscribe(resolve(t, h, deliver.Request{Topic: topic, From: "latest"}), func() {})
@@ -41,17 +42,17 @@ func TestALogThatWasCutUnderItsReadersIsSaid(t *testing.T) {
 			}
 			read()
 			for range 10 {
-				m.append(ref, "")
+				m.Append(ref, "")
 			}
 			if got := count(read()); got != 10 {
 				t.Fatalf("%d messages", got)
 			}
-			m.elect(ref, 6)
+			m.Elect(ref, 6)
 			if c.noticed {
 				synctest.Wait()
 			}
 			for range grown {
-				m.append(ref, "")
+				m.Append(ref, "")
 			}
 			events := read()
 			if len(events) == 0 || events[0].Kind != deliver.Lost || events[0].Gap.Reason != deliver.ReasonTruncated || events[0].Gap.Requested != "0:10" {
@@ -60,7 +61,7 @@ func TestALogThatWasCutUnderItsReadersIsSaid(t *testing.T) {
 			if got := count(events); got != grown {
 				t.Fatalf("%d messages of the new log, want %d", got, grown)
 			}
-			m.append(ref, "")
+			m.Append(ref, "")
 			events = read()
 			if len(events) != 1 || events[0].Run.Offset(0) != ident.Offset(6+grown) {
 				t.Fatalf("%+v", events)
@@ -80,8 +81,8 @@ func count(events []deliver.Event) (n int) {
 
 func TestASubscriptionEndsWithItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 2)
+		m := memlog.New()
+		topic := m.Topic("orders", 2)
 		h := startHub(t, m, deliver.Config{})
 		woken := make(chan struct{}, 10)
 		sub := h.Subscribe(resolve(t, h, deliver.Request{Topic: topic, From: "latest"}), func() { woken <- struct{}{} })
@@ -93,14 +94,14 @@ func TestASubscriptionEndsWithItsTopic(t *testing.T) {
 			for sub.Next(t.Context(), deliver.Limit{Messages: 1, Bytes: 1}).Kind != deliver.Idle {
 			}
 		}
-		m.deleteTopic(topic)
+		m.DeleteTopic(topic)
 		<-woken
 		if ev := sub.Next(t.Context(), deliver.Limit{Messages: 1, Bytes: 1}); ev.Kind != deliver.Ended || !fault.Is(ev.Err, fault.TopicNotFound) || !strings.Contains(ev.Err.Error(), "orders") {
 			t.Fatalf("%+v", ev)
 		}
 		sub.Close()
 		sub.Close() // once is enough, twice does no harm
-		again := h.Subscribe(resolve(t, h, deliver.Request{Topic: m.topic("other", 1), From: "latest"}), func() {})
+		again := h.Subscribe(resolve(t, h, deliver.Request{Topic: m.Topic("other", 1), From: "latest"}), func() {})
 		again.Close()
 	})
 }
@@ -108,8 +109,8 @@ func TestASubscriptionEndsWithItsTopic(t *testing.T) {
 // TestOneFeedServesAllSubscriptions counts what the source is asked for.
 func TestOneFeedServesAllSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{})
 		var subs []*deliver.Subscription
 		start := resolve(t, h, deliver.Request{Topic: topic, From: "latest"})
@@ -131,17 +132,17 @@ func TestOneFeedServesAllSubscriptions(t *testing.T) {
 		}
 		drain()
 		drain()
-		before := m.reads
+		before := m.Reads()
 		for range 50 {
-			m.append(topic.Ref(0), "k")
+			m.Append(topic.Ref(0), "k")
 			synctest.Wait()
 			drain()
 		}
-		if reads := m.reads - before; reads > 120 {
+		if reads := m.Reads() - before; reads > 120 {
 			t.Fatalf("%d reads of the log for 50 batches and 100 subscriptions at its end", reads)
 		}
 		var lines []byte
-		m.append(topic.Ref(0), "k")
+		m.Append(topic.Ref(0), "k")
 		synctest.Wait()
 		for _, s := range subs { // and all of them get the same bytes
 			ev := s.Next(t.Context(), deliver.Limit{Messages: 10, Bytes: 1000})

@@ -15,6 +15,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
+	"tidewire/internal/testkit/memlog"
 )
 
 type message struct {
@@ -62,11 +63,11 @@ func follow(t *testing.T, h *deliver.Hub, topic *cluster.Topic, q deliver.PollRe
 }
 
 func TestPollsReadEveryRecordOnceInOrder(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 3)
+	m := memlog.New()
+	topic := m.Topic("orders", 3)
 	h := startHub(t, m, deliver.Config{})
 	for i := range 300 {
-		m.append(topic.Ref(ident.Index(i%2)), "", "")
+		m.Append(topic.Ref(ident.Index(i%2)), "", "")
 	}
 	for _, q := range []deliver.PollRequest{{}, {Limit: 1}, {Limit: 7}, {Limit: 10_000, MaxBytes: 1000}, {MaxBytes: 1}} {
 		q.Start = resolve(t, h, deliver.Request{Topic: topic, From: "earliest"})
@@ -93,11 +94,11 @@ func TestPollsReadEveryRecordOnceInOrder(t *testing.T) {
 
 // Where the node holds nearly all it may, polls are smaller, and miss nothing.
 func TestPollsAreSmallerWhereMemoryIsShort(t *testing.T) {
-	m, held := newMemory(), budget.New(1<<20)
-	topic := m.topic("orders", 2)
+	m, held := memlog.New(), budget.New(1<<20)
+	topic := m.Topic("orders", 2)
 	h := startHub(t, m, deliver.Config{Held: held})
 	for i := range 200 {
-		m.append(topic.Ref(ident.Index(i%2)), strings.Repeat("k", 1000))
+		m.Append(topic.Ref(ident.Index(i%2)), strings.Repeat("k", 1000))
 	}
 	hog := held.Share()
 	if err := hog.Need(t.Context(), 800_000, time.Second); err != nil {
@@ -122,12 +123,12 @@ func TestPollsAreSmallerWhereMemoryIsShort(t *testing.T) {
 }
 
 func TestPollTakesItsShareOfEachPartition(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 4)
+	m := memlog.New()
+	topic := m.Topic("orders", 4)
 	h := startHub(t, m, deliver.Config{})
 	for p := range ident.Index(4) {
 		for range 200 {
-			m.append(topic.Ref(p), "")
+			m.Append(topic.Ref(p), "")
 		}
 	}
 	msgs, _ := poll(t, h, deliver.PollRequest{Start: resolve(t, h, deliver.Request{Topic: topic, From: "earliest"}), Limit: 100})
@@ -143,10 +144,10 @@ func TestPollTakesItsShareOfEachPartition(t *testing.T) {
 }
 
 func TestPollFilters(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 1)
+	m := memlog.New()
+	topic := m.Topic("orders", 1)
 	h := startHub(t, m, deliver.Config{})
-	m.append(topic.Ref(0), "ab", "b", "", "abc", "void", "ab")
+	m.Append(topic.Ref(0), "ab", "b", "", "abc", memlog.Void, "ab")
 	for _, c := range []struct {
 		f    deliver.Filter
 		want string
@@ -168,8 +169,8 @@ func TestPollFilters(t *testing.T) {
 }
 
 func TestPollOfAFilterThatMatchesNothingIsBounded(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 1)
+	m := memlog.New()
+	topic := m.Topic("orders", 1)
 	h := startHub(t, m, deliver.Config{})
 	big := strings.Repeat("k", 1000)
 	row := make([]string, 1000)
@@ -177,7 +178,7 @@ func TestPollOfAFilterThatMatchesNothingIsBounded(t *testing.T) {
 		row[i] = big
 	}
 	for range 20 { // 20 MB
-		m.append(topic.Ref(0), row...)
+		m.Append(topic.Ref(0), row...)
 	}
 	start := resolve(t, h, deliver.Request{Topic: topic, From: "earliest", Filter: deliver.Filter{Keys: []string{"no"}}})
 	_, res := poll(t, h, deliver.PollRequest{Start: start, Wait: time.Minute})
@@ -191,12 +192,12 @@ func TestPollOfAFilterThatMatchesNothingIsBounded(t *testing.T) {
 
 func TestLongPollWakesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 3)
+		m := memlog.New()
+		topic := m.Topic("orders", 3)
 		h := startHub(t, m, deliver.Config{})
 		began := time.Now()
-		time.AfterFunc(time.Second, func() { m.append(topic.Ref(1), "a") })
-		time.AfterFunc(3*time.Second, func() { m.append(topic.Ref(1), "b") })
+		time.AfterFunc(time.Second, func() { m.Append(topic.Ref(1), "a") })
+		time.AfterFunc(3*time.Second, func() { m.Append(topic.Ref(1), "b") })
 		q := deliver.Request{Topic: topic, From: "latest", Filter: deliver.Filter{KeyPrefix: "b"}}
 		msgs, res := poll(t, h, deliver.PollRequest{Start: resolve(t, h, q), Wait: time.Minute})
 		if len(msgs) != 1 || msgs[0].Key != "b" || !res.End || time.Since(began) != 3*time.Second {
@@ -217,12 +218,12 @@ func TestLongPollWakesAtOnce(t *testing.T) {
 
 func TestPollAtOffsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{})
 		ref := topic.Ref(0)
 		for range 10 {
-			m.append(ref, "")
+			m.Append(ref, "")
 		}
 		offset := func(o ident.Offset) deliver.Start {
 			return resolve(t, h, deliver.Request{Topic: topic, Offset: &o})
@@ -235,7 +236,7 @@ func TestPollAtOffsets(t *testing.T) {
 		if len(msgs) != 0 || !res.End {
 			t.Fatalf("%v %+v", msgs, res)
 		}
-		time.AfterFunc(time.Second, func() { m.append(ref, "", "", "", "") })
+		time.AfterFunc(time.Second, func() { m.Append(ref, "", "", "", "") })
 		again := resolve(t, h, deliver.Request{Topic: topic, Filter: deliver.Filter{Partition: at(0)}, Cursor: res.Cursor, HasCursor: true})
 		if msgs, _ = poll(t, h, deliver.PollRequest{Start: again, Wait: time.Minute}); len(msgs) != 2 || msgs[0].Offset != 12 {
 			t.Fatalf("%v", msgs)
@@ -243,7 +244,7 @@ func TestPollAtOffsets(t *testing.T) {
 		// Retention between resolve and read.
 		start, early := offset(3), resolve(t, h, deliver.Request{Topic: topic, From: "earliest"})
 		byCursor := resolve(t, h, deliver.Request{Topic: topic, Cursor: early.Cursor(), HasCursor: true})
-		m.retain(ref, 5)
+		m.Retain(ref, 5)
 		_, err := h.Poll(t.Context(), deliver.PollRequest{Start: start})
 		if f := fault.As(err); f.Kind != fault.OffsetExpired || f.Fields["earliest"] != ident.Offset(5) || f.Fields["end"] != ident.Offset(14) {
 			t.Fatalf("%v %v", err, f.Fields)
@@ -265,13 +266,13 @@ func TestPollAtOffsets(t *testing.T) {
 
 // oneBatch gives one batch a read, and runs then behind the read of an offset.
 type oneBatch struct {
-	*memory
+	*memlog.Broker
 	then map[ident.Offset]func()
 }
 
 func (o oneBatch) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	r.MaxBytes = 1
-	res, err := o.memory.Read(ctx, r)
+	res, err := o.Broker.Read(ctx, r)
 	if then := o.then[r.Offset]; then != nil {
 		then()
 	}
@@ -282,13 +283,13 @@ func (o oneBatch) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) 
 // cursor that stays before the gap, so that the next poll hears of it.
 func TestPollPassesNoGapInSilence(t *testing.T) {
 	for _, by := range []string{"offset", "cursor"} {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		ref := topic.Ref(0)
 		for range 10 {
-			m.append(ref, "")
+			m.Append(ref, "")
 		}
-		h := deliver.New(deliver.Config{Topology: m, Source: oneBatch{m, map[ident.Offset]func(){4: func() { m.retain(ref, 8) }}}})
+		h := deliver.New(deliver.Config{Topology: m, Source: oneBatch{m, map[ident.Offset]func(){4: func() { m.Retain(ref, 8) }}}})
 		first := ident.Offset(3)
 		q := deliver.Request{Topic: topic, Offset: &first}
 		if by == "cursor" {
@@ -308,20 +309,20 @@ func TestPollPassesNoGapInSilence(t *testing.T) {
 
 func TestPollWaitsForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{})
-		m.append(topic.Ref(0), "")
+		m.Append(topic.Ref(0), "")
 		start := resolve(t, h, deliver.Request{Topic: topic, From: "earliest"})
-		m.serve(topic.Ref(0), false)
+		m.Serve(topic.Ref(0), false)
 		began := time.Now()
 		if _, err := h.Poll(t.Context(), deliver.PollRequest{Start: start}); !fault.Is(err, fault.LeaderUnavailable) || time.Since(began) < 5*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(began))
 		}
-		if m.reads > 60 {
-			t.Fatalf("%d reads in 5 s are a spin", m.reads)
+		if m.Reads() > 60 {
+			t.Fatalf("%d reads in 5 s are a spin", m.Reads())
 		}
-		time.AfterFunc(2*time.Second, func() { m.serve(topic.Ref(0), true) })
+		time.AfterFunc(2*time.Second, func() { m.Serve(topic.Ref(0), true) })
 		if msgs, _ := poll(t, h, deliver.PollRequest{Start: start}); len(msgs) != 1 {
 			t.Fatalf("%v", msgs)
 		}

@@ -15,11 +15,12 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 )
 
 // reader is a subscription held against the log it reads.
 type reader struct {
-	m        *memory
+	m        *memlog.Broker
 	topic    *cluster.Topic
 	sub      *deliver.Subscription
 	filter   deliver.Filter
@@ -49,15 +50,15 @@ func (r *reader) wants(key string) bool {
 // check holds one message against the log: it must be the next wanted one.
 func (r *reader) check(t *testing.T, p ident.Index, o ident.Offset, line []byte) {
 	t.Helper()
-	rows, _ := r.m.view(r.topic.Ref(p))
+	keys, _ := r.m.Keys(r.topic.Ref(p))
 	next, ok := r.next[p]
 	if !ok {
 		t.Fatalf("a message of partition %d, which was not asked for", p)
 	}
-	for next < ident.Offset(len(rows)) && !r.wants(rows[next].key) {
+	for next < ident.Offset(len(keys)) && !r.wants(keys[next]) {
 		next++
 	}
-	if o != next || o >= ident.Offset(len(rows)) {
+	if o != next || o >= ident.Offset(len(keys)) {
 		t.Fatalf("partition %d: got offset %d, the next wanted one is %d", p, o, next)
 	}
 	var msg struct {
@@ -74,8 +75,8 @@ func (r *reader) check(t *testing.T, p ident.Index, o ident.Offset, line []byte)
 	if msg.Key != nil {
 		key = *msg.Key
 	}
-	if msg.Topic != r.topic.Name || msg.Partition != p || msg.Offset != o || key != rows[o].key || msg.Value.N != int64(o) || msg.Value.Of != int64(p) {
-		t.Fatalf("message %s is not what the log has at %d/%d: key %q", line, p, o, rows[o].key)
+	if msg.Topic != r.topic.Name || msg.Partition != p || msg.Offset != o || key != keys[o] || msg.Value.N != int64(o) || msg.Value.Of != int64(p) {
+		t.Fatalf("message %s is not what the log has at %d/%d: key %q", line, p, o, keys[o])
 	}
 	r.next[p] = o + 1
 	r.got++
@@ -116,13 +117,13 @@ func (r *reader) gap(t *testing.T, g *deliver.Gap) {
 	if _, err := fmt.Sscanf(g.Requested+" "+g.Earliest, "%d:%d %d:%d", &p, &requested, &p, &earliest); err != nil {
 		t.Fatalf("gap %+v: %v", g, err)
 	}
-	rows, start := r.m.view(r.topic.Ref(p))
+	keys, start := r.m.Keys(r.topic.Ref(p))
 	if g.Reason == deliver.ReasonTruncated {
 		resume := r.places(t, g.Cursor)[p]
 		if !r.cut[p] || requested <= resume || requested < r.next[p] {
 			t.Fatalf("gap %+v: the reader was at %d and goes on at %d", g, r.next[p], resume)
 		}
-		r.unseen(t, p, rows[:resume])
+		r.unseen(t, p, keys[:resume])
 		r.next[p] = resume
 		r.cut[p] = false
 		r.cuts++
@@ -149,11 +150,11 @@ func (r *reader) places(t *testing.T, s string) map[ident.Index]ident.Offset {
 	return places
 }
 
-// unseen fails if the reader has yet to see one of the rows.
-func (r *reader) unseen(t *testing.T, p ident.Index, rows []row) {
+// unseen fails if the reader has yet to see one of the records with these keys.
+func (r *reader) unseen(t *testing.T, p ident.Index, keys []string) {
 	t.Helper()
-	for o := r.next[p]; o < ident.Offset(len(rows)); o++ {
-		if r.wants(rows[o].key) {
+	for o := r.next[p]; o < ident.Offset(len(keys)); o++ {
+		if r.wants(keys[o]) {
 			t.Fatalf("the reader of %+v has passed offset %d of partition %d and not seen it", r.filter, o, p)
 		}
 	}
@@ -165,14 +166,14 @@ func (r *reader) stands(t *testing.T) string {
 	t.Helper()
 	s := r.sub.Cursor()
 	for p, o := range r.places(t, s) {
-		rows, _ := r.m.view(r.topic.Ref(p))
+		keys, _ := r.m.Keys(r.topic.Ref(p))
 		if r.cut[p] {
 			continue // what it passed was another log
 		}
-		if o > ident.Offset(len(rows)) {
-			t.Fatalf("the cursor is at %d of partition %d, which has %d", o, p, len(rows))
+		if o > ident.Offset(len(keys)) {
+			t.Fatalf("the cursor is at %d of partition %d, which has %d", o, p, len(keys))
 		}
-		r.unseen(t, p, rows[:o])
+		r.unseen(t, p, keys[:o])
 	}
 	return s
 }
@@ -203,8 +204,8 @@ func TestReadersSeeExactlyTheirSliceOfTheLog(t *testing.T) {
 }
 
 func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
-	m := newMemory()
-	topic := m.topic("orders", 1+rnd.IntN(4))
+	m := memlog.New()
+	topic := m.Topic("orders", 1+rnd.IntN(4))
 	n := len(topic.Partitions)
 	h := startHub(t, m, deliver.Config{RingBytes: 1 + rnd.IntN(4000)})
 	keys := []string{"", "a", "ab", "b", "c", "ca"}
@@ -221,9 +222,9 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
 			batch = append(batch, mine[rnd.IntN(len(mine))])
 		}
 		if rnd.IntN(8) == 0 {
-			batch = append(batch, "void")
+			batch = append(batch, memlog.Void)
 		}
-		m.append(topic.Ref(p), batch...)
+		m.Append(topic.Ref(p), batch...)
 	}
 	for range rnd.IntN(40) {
 		write()
@@ -267,18 +268,18 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
 			}
 		case 5:
 			ref := topic.Ref(ident.Index(rnd.IntN(n)))
-			rows, start := m.view(ref)
+			keys, start := m.Keys(ref)
 			heard := !slices.ContainsFunc(readers, func(r *reader) bool { return r.cut[ref.Index] })
-			if heard && len(rows) > int(start) { // of an epoch that retention took nothing is known
-				m.retain(ref, start+ident.Offset(rnd.IntN(len(rows)-int(start)+1)))
+			if heard && len(keys) > int(start) { // of an epoch that retention took nothing is known
+				m.Retain(ref, start+ident.Offset(rnd.IntN(len(keys)-int(start)+1)))
 			}
 		case 6:
 			ref := topic.Ref(ident.Index(rnd.IntN(n)))
-			m.elect(ref, 1<<40)
+			m.Elect(ref, memlog.All)
 			if rnd.IntN(2) == 0 {
-				m.serve(ref, false)
+				m.Serve(ref, false)
 				time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
-				m.serve(ref, true)
+				m.Serve(ref, true)
 			}
 		case 7:
 			synctest.Wait()
@@ -308,13 +309,13 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
 				synctest.Wait()
 			}
 			ref := topic.Ref(ident.Index(rnd.IntN(n)))
-			rows, _ := m.view(ref)
-			m.elect(ref, ident.Offset(max(0, len(rows)-rnd.IntN(12))))
+			keys, _ := m.Keys(ref)
+			m.Elect(ref, ident.Offset(max(0, len(keys)-rnd.IntN(12))))
 			time.Sleep(5 * time.Second) // a feed that waits for a leader holds the old log
 			synctest.Wait()
-			rows, _ = m.view(ref)
+			keys, _ = m.Keys(ref)
 			for _, r := range readers {
-				if o, ok := r.places(t, r.sub.Cursor())[ref.Index]; ok && o > ident.Offset(len(rows)) {
+				if o, ok := r.places(t, r.sub.Cursor())[ref.Index]; ok && o > ident.Offset(len(keys)) {
 					r.cut[ref.Index] = true
 				}
 			}
@@ -338,8 +339,8 @@ func scenario(t *testing.T, rnd *rand.Rand) (got, gaps, cuts int) {
 		}
 		r.stands(t)
 		for p := range r.next {
-			rows, _ := m.view(topic.Ref(p))
-			r.unseen(t, p, rows)
+			keys, _ := m.Keys(topic.Ref(p))
+			r.unseen(t, p, keys)
 		}
 		got, gaps, cuts = got+r.got, gaps+r.gaps, cuts+r.cuts
 		r.sub.Close()

@@ -13,6 +13,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 	"tidewire/internal/wire"
 )
 
@@ -31,18 +32,18 @@ func cursorOf(t *cluster.Topic, r ident.HashRange, p ...cursor.Place) string {
 // TestResolve begins in a topic of two partitions: 0 holds offsets 3 to 10 in
 // epoch 2 (epoch 1 ended at 6), 1 is empty in epoch 1.
 func TestResolve(t *testing.T) {
-	m := newMemory()
-	other := m.topic("other", 1)
-	topic := m.topic("orders", 2)
+	m := memlog.New()
+	other := m.Topic("other", 1)
+	topic := m.Topic("orders", 2)
 	zero := topic.Ref(0)
 	for range 6 {
-		m.append(zero, "")
+		m.Append(zero, "")
 	}
-	m.elect(zero, 1<<40)
+	m.Elect(zero, memlog.All)
 	for range 4 {
-		m.append(zero, "")
+		m.Append(zero, "")
 	}
-	m.retain(zero, 3)
+	m.Retain(zero, 3)
 	h := startHub(t, m, deliver.Config{})
 	full := ident.FullRange
 	half := topic.Partitions[0].Range
@@ -137,24 +138,24 @@ func TestResolve(t *testing.T) {
 
 func TestResolveWaitsForALeaderAndForNewsOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		topic := m.topic("orders", 1)
+		m := memlog.New()
+		topic := m.Topic("orders", 1)
 		h := startHub(t, m, deliver.Config{})
 		ref := topic.Ref(0)
-		m.serve(ref, false)
+		m.Serve(ref, false)
 		began := time.Now()
-		time.AfterFunc(2*time.Second, func() { m.serve(ref, true); m.elect(ref, 0) })
+		time.AfterFunc(2*time.Second, func() { m.Serve(ref, true); m.Elect(ref, 0) })
 		ahead := cursorOf(topic, ident.FullRange, cursor.Place{Epoch: 2})
 		if s := resolve(t, h, deliver.Request{Topic: topic, Cursor: ahead, HasCursor: true}); !s.Recovered || time.Since(began) < 2*time.Second {
 			t.Fatalf("%+v after %v", s, time.Since(began))
 		}
-		m.serve(ref, false)
+		m.Serve(ref, false)
 		began = time.Now()
 		_, err := h.Resolve(t.Context(), deliver.Request{Topic: topic, From: "latest"})
 		if !fault.Is(err, fault.LeaderUnavailable) || time.Since(began) != 5*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(began))
 		}
-		m.deleteTopic(topic)
+		m.DeleteTopic(topic)
 		if _, err = h.Resolve(t.Context(), deliver.Request{Topic: topic, From: "latest"}); !fault.Is(err, fault.TopicNotFound) {
 			t.Fatalf("a deleted topic: %v", err)
 		}
@@ -164,8 +165,8 @@ func TestResolveWaitsForALeaderAndForNewsOfOne(t *testing.T) {
 // TestResolveReadsParentsFirst uses a layout of two generations: 0 was split
 // into 1 and 2.
 func TestResolveReadsParentsFirst(t *testing.T) {
-	m := newMemory()
-	topic := m.topic("orders", 3)
+	m := memlog.New()
+	topic := m.Topic("orders", 3)
 	all := ident.FullRange
 	mid := ident.HashSpace / 2
 	p := topic.Partitions
@@ -210,13 +211,13 @@ func FuzzReference(f *testing.F) {
 // FuzzCursor resolves cursors that are well formed and say anything at all: the
 // answer is a place in the log, told of where it is not the one asked for.
 func FuzzCursor(f *testing.F) {
-	m := newMemory()
-	topic := m.topic("orders", 2)
+	m := memlog.New()
+	topic := m.Topic("orders", 2)
 	for range 10 {
-		m.append(topic.Ref(0), "")
+		m.Append(topic.Ref(0), "")
 	}
-	m.elect(topic.Ref(0), 1<<40)
-	m.retain(topic.Ref(0), 4)
+	m.Elect(topic.Ref(0), memlog.All)
+	m.Retain(topic.Ref(0), 4)
 	h := deliver.New(deliver.Config{Source: m, Topology: m})
 	f.Add(false, uint64(0), ident.HashSpace, uint32(0), uint32(1), int64(5), uint32(1), uint32(1), int64(0), int64(7), false)
 	f.Add(true, uint64(0), ident.HashSpace, uint32(0), uint32(2), int64(50), uint32(9), uint32(1), int64(0), int64(-1), true)
