@@ -1,11 +1,9 @@
 package session_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +14,8 @@ import (
 	"tidewire/gateway/guard"
 	"tidewire/gateway/quota"
 	"tidewire/gateway/session"
+	"tidewire/internal/testkit/activity"
+	"tidewire/internal/testkit/metric"
 )
 
 const authKey = "a secret of tests, longer than 32 bytes"
@@ -33,10 +33,7 @@ func newGuarded(t *testing.T) *guarded {
 		g.door = guard.New(guard.Config{Verifier: &access.Verifier{Key: []byte(authKey)}, Registerer: c.Registerer})
 		c.Guard, c.Connections = g.door, g.connected
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = g.connected.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	activity.Start(t, g.connected.Run)
 	return g
 }
 
@@ -77,7 +74,7 @@ func auth(token string) string { return frame(map[string]any{"op": "auth", "id":
 func TestHelloWithATokenOpensTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		c := n.dial(t, "", false)
 		for _, line := range []string{
 			`{"op":"subscribe","id":7,"topic":"orders"}`, `{"op":"publish","id":7,"topic":"orders","value":1}`,
@@ -95,7 +92,7 @@ func TestHelloWithATokenOpensTheConnection(t *testing.T) {
 		}
 		c.send(t, `{"op":"subscribe","id":3,"topic":"orders"}`)
 		c.want(t, "subscribed")
-		n.append(ref, "", `1`)
+		n.AppendValue(ref, "", `1`)
 		c.messages(t, 1)
 		c.send(t, `{"op":"publish","id":4,"topic":"orders","value":2}`)
 		c.want(t, "published", "cursor", "messages")
@@ -109,7 +106,7 @@ func TestHelloWithATokenOpensTheConnection(t *testing.T) {
 func TestWhoDoesNotSayHelloIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		for name, c := range map[string]struct {
 			line   string
 			after  time.Duration
@@ -148,7 +145,7 @@ func TestWhoDoesNotSayHelloIsClosed(t *testing.T) {
 func TestATokensEndEndsTheConnectionUnlessItIsRefreshed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		all := rights("orders", "orders")
 		began := time.Now()
 		ends, lives := n.dial(t, "", false), n.dial(t, "", false)
@@ -162,14 +159,14 @@ func TestATokensEndEndsTheConnectionUnlessItIsRefreshed(t *testing.T) {
 		if o := lives.want(t, "authorized"); o.num("id") != 2 || o.str("expires") != began.Add(110*time.Second).UTC().Format("2006-01-02T15:04:05.000Z") {
 			t.Error(o)
 		}
-		n.append(ref, "", `1`)
+		n.AppendValue(ref, "", `1`)
 		ends.messages(t, 1)
 		lives.messages(t, 1)
 		code, reason := ends.closed(t)
 		if took := time.Since(began); code != 4003 || !strings.Contains(reason, "expired") || took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("closed with %d %q after %s", code, reason, took)
 		}
-		n.append(ref, "", `2`)
+		n.AppendValue(ref, "", `2`)
 		lives.messages(t, 1)
 		// A bad token does no harm to one that is good still.
 		lives.send(t, auth("x"))
@@ -189,7 +186,7 @@ func TestATokensEndEndsTheConnectionUnlessItIsRefreshed(t *testing.T) {
 func TestARefreshChecksTheSubscriptionsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		orders, news := n.topic("orders", 1).Ref(0), n.topic("news", 1).Ref(0)
+		orders, news := n.Topic("orders", 1).Ref(0), n.Topic("news", 1).Ref(0)
 		c := n.dial(t, "", false)
 		c.send(t, hello(n.token(t, "ann", time.Hour, rights("-", "*"))), `{"op":"subscribe","id":3,"topic":"orders"}`, `{"op":"subscribe","id":4,"topic":"news"}`)
 		c.want(t, "welcome")
@@ -200,8 +197,8 @@ func TestARefreshChecksTheSubscriptionsAgain(t *testing.T) {
 			t.Error(o)
 		}
 		c.want(t, "authorized")
-		n.append(orders, "", `1`)
-		n.append(news, "", `2`)
+		n.AppendValue(orders, "", `1`)
+		n.AppendValue(news, "", `2`)
 		if m := c.messages(t, 1)[0]; m.str("topic") != "news" {
 			t.Error(m)
 		}
@@ -217,8 +214,8 @@ func TestARefreshChecksTheSubscriptionsAgain(t *testing.T) {
 				t.Errorf("%s: %v", line, o)
 			}
 		}
-		if n.metric(t, "gateway_access_refused_total") != 6 {
-			t.Error(n.metric(t, "gateway_access_refused_total"))
+		if metric.Sum(t, n.reg, "gateway_access_refused_total") != 6 {
+			t.Error(metric.Sum(t, n.reg, "gateway_access_refused_total"))
 		}
 	})
 }
@@ -228,13 +225,13 @@ func TestARefreshChecksTheSubscriptionsAgain(t *testing.T) {
 func TestTheSubscriptionOfTheAddressWaitsForHello(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		id := n.reference(t, "orders")
 		c := n.dial(t, "?subscription="+id, false)
 		c.send(t, hello(n.token(t, "ann", time.Hour, rights("-", "orders"))))
 		c.want(t, "welcome")
 		c.want(t, "subscribed")
-		n.append(ref, "", `1`)
+		n.AppendValue(ref, "", `1`)
 		c.messages(t, 1)
 		c = n.dial(t, "?subscription="+id, false)
 		c.send(t, hello(n.token(t, "ann", time.Hour, rights("orders", "-"))))
@@ -248,7 +245,7 @@ func TestTheSubscriptionOfTheAddressWaitsForHello(t *testing.T) {
 func TestAnAdministratorClosesAConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		c := n.dial(t, "", false)
 		c.send(t, hello(n.token(t, "ann", time.Hour, rights("-", "orders"))), `{"op":"subscribe","id":3,"topic":"orders"}`)
 		id := c.want(t, "welcome").str("connection")
@@ -266,7 +263,7 @@ func TestAnAdministratorClosesAConnection(t *testing.T) {
 func TestACallerKnownAtTheUpgradeIsWelcomeAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newGuarded(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		grant, err := n.door.Token(n.token(t, "ann", time.Minute, rights("-", "orders")))
 		if err != nil {
 			t.Fatal(err)
@@ -304,8 +301,8 @@ func TestARefusedUpgradeIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
-		if res.StatusCode != 403 || n.metric(t, "gateway_access_refused_total") != 1 {
-			t.Errorf("%d, %v counted", res.StatusCode, n.metric(t, "gateway_access_refused_total"))
+		if res.StatusCode != 403 || metric.Sum(t, n.reg, "gateway_access_refused_total") != 1 {
+			t.Errorf("%d, %v counted", res.StatusCode, metric.Sum(t, n.reg, "gateway_access_refused_total"))
 		}
 	})
 }
@@ -315,7 +312,7 @@ func TestARefusedUpgradeIsCounted(t *testing.T) {
 func TestAPublisherOverItsRateIsSlowedDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t, func(c *session.Config) { c.Quota = quota.New(10) })
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		c := n.open(t)
 		began := time.Now()
 		lines := make([]string, 30)

@@ -64,7 +64,7 @@ func TestBadLinesAreAnswered(t *testing.T) {
 		t.Run(c.line[:min(len(c.line), 60)], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
-				n.topic("orders", 2)
+				n.Topic("orders", 2)
 				cl := n.open(t)
 				cl.send(t, c.line)
 				o := cl.want(t, "error")
@@ -118,7 +118,7 @@ func TestFramesThatClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
-				n.topic("orders", 1)
+				n.Topic("orders", 1)
 				n.hold = make(chan struct{})
 				cl := n.open(t)
 				cl.send(t, `{"op":"metadata","id":1,"topic":"orders"}`)

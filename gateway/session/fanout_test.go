@@ -30,7 +30,7 @@ type crowd struct {
 func newCrowd(tb testing.TB, size int) *crowd {
 	tb.Helper()
 	n := newNode(tb)
-	c := &crowd{n: n, topic: n.topic("orders", 1), size: size, full: make(chan struct{}, 1)}
+	c := &crowd{n: n, topic: n.Topic("orders", 1), size: size, full: make(chan struct{}, 1)}
 	srv := httptest.NewServer(n.manager)
 	tb.Cleanup(srv.Close)
 	ready := make(chan error, size)
@@ -85,7 +85,7 @@ func (c *crowd) read(conn net.Conn, ready chan<- error) {
 // deliver sends a record to all and waits until they have it.
 func (c *crowd) deliver() {
 	c.want.Add(int64(c.size))
-	c.n.append(c.topic.Ref(0), "key", value256)
+	c.n.AppendValue(c.topic.Ref(0), "key", value256)
 	<-c.full
 }
 

@@ -21,48 +21,31 @@ import (
 	"tidewire/gateway/origin"
 	"tidewire/gateway/session"
 	"tidewire/gateway/turn"
+	"tidewire/internal/testkit/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pipes is a listener whose connections are in memory.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (l *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipes) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
-func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
 // node serves /ws over memory.
 type node struct {
-	*memory
+	*publisher
 	hub      *deliver.Hub
 	manager  *session.Manager
 	reg      *prometheus.Registry
 	client   *http.Client
 	dialed   chan net.Conn // the client's ends
-	listener *pipes
+	listener *memnet.Listener
 	wrap     func(http.Handler) http.Handler // the manager, for requests to come; nil: as it is
 }
 
 func newNode(t testing.TB, change ...func(*session.Config)) *node {
 	t.Helper()
-	n := &node{memory: newMemory(), reg: prometheus.NewRegistry(), dialed: make(chan net.Conn, 1000)}
+	n := &node{publisher: newPublisher(), reg: prometheus.NewRegistry(), dialed: make(chan net.Conn, 1000), listener: memnet.Listen()}
 	deliveries := deliver.NewMetrics(n.reg)
-	n.hub = deliver.New(deliver.Config{Source: n.memory, Topology: n.memory, RingBytes: 20_000, Metrics: deliveries})
+	n.hub = deliver.New(deliver.Config{Source: n.Broker, Topology: n.Broker, RingBytes: 20_000, Metrics: deliveries})
 	crew := turn.NewCrew()
 	cfg := session.Config{
-		Crew: crew, Hub: n.hub, Topology: n.memory, Publisher: n.memory, Node: "one",
+		Crew: crew, Hub: n.hub, Topology: n.Broker, Publisher: n.publisher, Node: "one",
 		MaxFrameBytes: 100_000, MaxSubscriptions: 4, Deliveries: deliveries, Registerer: n.reg,
 		Origins: origin.New([]string{"https://app.example"}, "node:80"),
 	}
@@ -76,8 +59,6 @@ func newNode(t testing.TB, change ...func(*session.Config)) *node {
 	working, rest := context.WithCancel(context.Background())
 	running.Go(func() { _ = crew.Run(working) })
 	running.Go(func() { _ = n.manager.Run(ctx); rest() })
-	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	n.listener = l
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.wrap != nil {
 			n.wrap(n.manager).ServeHTTP(w, r)
@@ -85,16 +66,13 @@ func newNode(t testing.TB, change ...func(*session.Config)) *node {
 		}
 		n.manager.ServeHTTP(w, r)
 	})}
-	running.Go(func() { _ = srv.Serve(l) })
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		mine, theirs := net.Pipe()
-		select {
-		case l.conns <- theirs:
-			n.dialed <- mine
-			return mine, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	running.Go(func() { _ = srv.Serve(n.listener) })
+	tr := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := n.listener.Dial(ctx, network, addr)
+		if err == nil {
+			n.dialed <- c
 		}
+		return c, err
 	}}
 	n.client = &http.Client{Transport: tr}
 	t.Cleanup(func() {
@@ -105,23 +83,6 @@ func newNode(t testing.TB, change ...func(*session.Config)) *node {
 		n.wait.Wait()
 	})
 	return n
-}
-
-// metric is the sum of a counter or gauge over its labels.
-func (n *node) metric(t *testing.T, name string) (sum float64) {
-	t.Helper()
-	families, err := n.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
 }
 
 // client reads everything the server sends, at once, until pause.

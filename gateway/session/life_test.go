@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/metric"
 )
 
 func TestPingsAndSilence(t *testing.T) {
@@ -44,7 +44,7 @@ func TestPingsAndSilence(t *testing.T) {
 func TestASlowConsumerIsEndedAndNobodyElse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		slow := n.open(t)
 		slow.send(t, `{"op":"subscribe","topic":"orders"}`)
 		at := slow.want(t, "subscribed").str("cursor")
@@ -54,13 +54,13 @@ func TestASlowConsumerIsEndedAndNobodyElse(t *testing.T) {
 		quick.want(t, "subscribed")
 		began := time.Now()
 		for i := range 200 {
-			n.append(ref, "", fmt.Sprintf(`"%d %s"`, i, strings.Repeat("x", 2000)))
+			n.AppendValue(ref, "", fmt.Sprintf(`"%d %s"`, i, strings.Repeat("x", 2000)))
 			if i%20 == 19 {
 				quick.messages(t, 20)
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		for n.metric(t, "gateway_slow_consumers_total") == 0 {
+		for metric.Sum(t, n.reg, "gateway_slow_consumers_total") == 0 {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			if time.Since(began) > 15*time.Second {
@@ -80,7 +80,7 @@ func TestASlowConsumerIsEndedAndNobodyElse(t *testing.T) {
 		if got := again.messages(t, 200); got[0].num("offset") != 0 || got[199].num("offset") != 199 {
 			t.Fatal(ids(got))
 		}
-		if code := n.metric(t, "gateway_websocket_closes_total"); code != 1 {
+		if code := metric.Sum(t, n.reg, "gateway_websocket_closes_total"); code != 1 {
 			t.Fatal(code)
 		}
 	})
@@ -89,7 +89,7 @@ func TestASlowConsumerIsEndedAndNobodyElse(t *testing.T) {
 func TestDrainTellsWhereAndWhen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		var clients []*client
 		for range 50 {
 			c := n.open(t)
@@ -103,7 +103,7 @@ func TestDrainTellsWhereAndWhen(t *testing.T) {
 		busy := clients[0]
 		busy.send(t, `{"op":"publish","id":9,"topic":"orders","value":1}`)
 		synctest.Wait()
-		n.append(ref, "", `"last"`)
+		n.AppendValue(ref, "", `"last"`)
 		for _, c := range clients {
 			c.messages(t, 1)
 		}
@@ -151,8 +151,10 @@ func TestDrainTellsWhereAndWhen(t *testing.T) {
 func TestBytesBehindTheUpgradeAreNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		mine, theirs := net.Pipe()
-		n.listener.conns <- theirs
+		mine, err := n.listener.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
 		line := `{"op":"hello","id":5}`
 		frame := append([]byte{0x81, 0x80 | byte(len(line)), 0, 0, 0, 0}, line...) // masked with zeros
 		var sent sync.WaitGroup
@@ -180,7 +182,7 @@ func TestBytesBehindTheUpgradeAreNotLost(t *testing.T) {
 func TestDrainHasAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		n.hold = make(chan struct{})
 		c := n.open(t)
 		c.send(t, `{"op":"publish","id":1,"topic":"orders","value":1}`)
@@ -202,7 +204,7 @@ func TestDrainHasAnEnd(t *testing.T) {
 func TestNothingIsLeftOfConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 2)
+		topic := n.Topic("orders", 2)
 		for round := range 60 {
 			c := n.open(t)
 			for range round % 3 {
@@ -219,18 +221,18 @@ func TestNothingIsLeftOfConnections(t *testing.T) {
 				c.send(t, `{"op":"publish","topic":"orders","value":1}`)
 				c.vanish()
 			case 3: // while messages are on their way
-				n.append(topic.Ref(ident.Index(round%2)), "", `1`)
+				n.AppendValue(topic.Ref(ident.Index(round%2)), "", `1`)
 				c.vanish()
 			}
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		for _, name := range []string{"gateway_connections", "gateway_websocket_subscriptions", "gateway_websocket_in_flight_publishes", "gateway_feeds"} {
-			if v := n.metric(t, name); v != 0 {
+			if v := metric.Sum(t, n.reg, name); v != 0 {
 				t.Errorf("%s is %v", name, v)
 			}
 		}
-		if v := n.metric(t, "gateway_websocket_closes_total"); v != 60 {
+		if v := metric.Sum(t, n.reg, "gateway_websocket_closes_total"); v != 60 {
 			t.Errorf("%v closes", v)
 		}
 	})

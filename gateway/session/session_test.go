@@ -16,6 +16,7 @@ import (
 	"tidewire/gateway/seats"
 	"tidewire/gateway/session"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/metric"
 )
 
 func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
@@ -138,7 +139,7 @@ func TestWelcomeComesAtOnceAndToHello(t *testing.T) {
 func TestPublish(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		c := n.open(t)
 		c.send(t,
 			`{"op":"publish","id":1,"topic":"orders","key":"k","value":{"a": 1}}`,
@@ -164,7 +165,7 @@ func TestPublish(t *testing.T) {
 func TestARefusedSequenceIsUsedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		c := n.open(t)
 		publish := func(id, seq int, rest string) {
 			c.send(t, fmt.Sprintf(`{"op":"publish","id":%d,"topic":"orders","partition":0,"producer":"0190b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f","sequence":%d,%s}`, id, seq, rest))
@@ -201,7 +202,7 @@ func TestARefusedSequenceIsUsedUp(t *testing.T) {
 func TestPublishesInFlightAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		n.topic("orders", 1)
+		n.Topic("orders", 1)
 		n.hold = make(chan struct{})
 		c := n.open(t)
 		const aFrame = 64
@@ -220,7 +221,7 @@ func TestPublishesInFlightAreBounded(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if got := n.metric(t, "gateway_websocket_in_flight_publishes"); got != session.MaxInFlightPublishes || sent > session.MaxInFlightPublishes+2*aFrame {
+		if got := metric.Sum(t, n.reg, "gateway_websocket_in_flight_publishes"); got != session.MaxInFlightPublishes || sent > session.MaxInFlightPublishes+2*aFrame {
 			t.Fatalf("%v in flight, %d sent", got, sent)
 		}
 		close(n.hold)
@@ -234,10 +235,10 @@ func TestPublishesInFlightAreBounded(t *testing.T) {
 func TestSubscribe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 1)
+		topic := n.Topic("orders", 1)
 		ref := topic.Ref(0)
 		for i := range 3 {
-			n.append(ref, "k", fmt.Sprintf(`{"n": %d}`, i))
+			n.AppendValue(ref, "k", fmt.Sprintf(`{"n": %d}`, i))
 		}
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","id":1,"topic":"orders","from":"earliest"}`)
@@ -253,7 +254,7 @@ func TestSubscribe(t *testing.T) {
 		}
 		c.send(t, `{"op":"subscribe","id":2,"topic":"orders","key":"other"}`)
 		c.want(t, "subscribed", "cursor")
-		n.append(ref, "other", `"x"`)
+		n.AppendValue(ref, "other", `"x"`)
 		got := c.messages(t, 2) // once for each
 		if ids(got) != "0:3 0:3" || got[0].str("sub") == got[1].str("sub") || got[0].str("value") != "x" || got[0].str("key") != "other" {
 			t.Fatalf("%v", got)
@@ -262,7 +263,7 @@ func TestSubscribe(t *testing.T) {
 		if o := c.want(t, "unsubscribed", "cursor"); o.num("id") != 3 || o.str("sub") != "s1" {
 			t.Fatalf("%v", o)
 		}
-		n.append(ref, "other", `1`)
+		n.AppendValue(ref, "other", `1`)
 		if got := c.messages(t, 1); got[0].str("sub") != "s2" {
 			t.Fatalf("%v", got)
 		}
@@ -273,12 +274,12 @@ func TestSubscribe(t *testing.T) {
 		if o := c.want(t, "error", "cursor"); o.num("id") != 9 || o.str("code") != "limit" || o.str("limit") != "max_subscriptions" {
 			t.Fatalf("%v", o)
 		}
-		n.append(ref, "", `1`)
+		n.AppendValue(ref, "", `1`)
 		if got := c.messages(t, 3); got[0].str("sub") == "s3" || got[1].str("sub") == "s3" {
 			t.Fatalf("%v", got)
 		}
 		synctest.Wait()
-		if v := n.metric(t, "gateway_websocket_subscriptions"); v != 4 {
+		if v := metric.Sum(t, n.reg, "gateway_websocket_subscriptions"); v != 4 {
 			t.Fatalf("%v subscriptions", v)
 		}
 	})
@@ -287,9 +288,9 @@ func TestSubscribe(t *testing.T) {
 func TestCreditHoldsOneSubscriptionAndNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		for range 50 {
-			n.append(ref, "k", `1`)
+			n.AppendValue(ref, "k", `1`)
 		}
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","topic":"orders","from":"earliest","credit":2}`)
@@ -323,14 +324,14 @@ func TestCreditHoldsOneSubscriptionAndNoOther(t *testing.T) {
 func TestCursorsComeWithinTwoSecondsAndOnceASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","topic":"orders"}`)
 		first := c.want(t, "subscribed").str("cursor")
 		seen, last, began := 0, first, time.Now()
 		var at []time.Time
 		for i := range 100 { // ten a second
-			n.append(ref, "", fmt.Sprint(i))
+			n.AppendValue(ref, "", fmt.Sprint(i))
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			c.mu.Lock()
@@ -378,7 +379,7 @@ func TestCursorsComeWithinTwoSecondsAndOnceASecond(t *testing.T) {
 func TestACursorThatIsDueComesWithTheMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","topic":"orders"}`)
 		c.want(t, "subscribed")
@@ -391,7 +392,7 @@ func TestACursorThatIsDueComesWithTheMessages(t *testing.T) {
 		last := ""
 		for i := range 10 {
 			before := frames()
-			n.append(ref, "", fmt.Sprint(i))
+			n.AppendValue(ref, "", fmt.Sprint(i))
 			time.Sleep(2 * time.Second)
 			if got := frames() - before; got != 1 {
 				t.Fatalf("message %d made %d frames", i, got)
@@ -411,7 +412,7 @@ func TestACursorThatIsDueComesWithTheMessages(t *testing.T) {
 func TestAFilteredSubscriptionHearsWhereItStands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 1)
+		topic := n.Topic("orders", 1)
 		ref := topic.Ref(0)
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","topic":"orders","key":"mine"}`)
@@ -426,7 +427,7 @@ func TestAFilteredSubscriptionHearsWhereItStands(t *testing.T) {
 		}
 		var told []ident.Offset
 		for i := range 100 { // 100 s, four pings
-			n.append(ref, "other", fmt.Sprint(i))
+			n.AppendValue(ref, "other", fmt.Sprint(i))
 			time.Sleep(time.Second)
 			synctest.Wait()
 			c.mu.Lock()
@@ -439,14 +440,14 @@ func TestAFilteredSubscriptionHearsWhereItStands(t *testing.T) {
 		if pings := len(c.pings); len(told) != pings || pings < 3 || told[pings-1]-told[pings-2] != 25 {
 			t.Fatalf("cursors at %v with %d pings", told, pings)
 		}
-		n.append(ref, "mine", `"own"`)
+		n.AppendValue(ref, "mine", `"own"`)
 		if got := c.messages(t, 1); got[0].num("offset") != 100 {
 			t.Fatal(got)
 		}
 		if o := offset(c.want(t, "cursor")); o != 101 {
 			t.Fatal(o)
 		}
-		n.append(ref, "other", "1")
+		n.AppendValue(ref, "other", "1")
 		synctest.Wait()
 		var drained sync.WaitGroup
 		drained.Go(func() { _ = n.manager.Drain(context.Background()) })
@@ -464,11 +465,11 @@ func TestAFilteredSubscriptionHearsWhereItStands(t *testing.T) {
 func TestCursorsComeWhileCatchingUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		ref := n.topic("orders", 1).Ref(0)
+		ref := n.Topic("orders", 1).Ref(0)
 		const records = 300
 		value := `"` + strings.Repeat("x", 50_000) + `"`
 		for range records {
-			n.append(ref, "", value)
+			n.AppendValue(ref, "", value)
 		}
 		c := n.open(t)
 		c.mu.Lock()
@@ -503,7 +504,7 @@ func TestCursorsComeWhileCatchingUp(t *testing.T) {
 func TestMetadataIsWhatClientsRouteBy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		n.topic("orders", 2)
+		n.Topic("orders", 2)
 		c := n.open(t)
 		c.send(t, `{"op":"metadata","id":1,"topic":"orders"}`, `{"op":"metadata","id":2,"topic":"x"}`)
 		o := c.want(t, "metadata")
@@ -520,15 +521,15 @@ func TestMetadataIsWhatClientsRouteBy(t *testing.T) {
 func TestGapsAndTheEndOfATopicAreSaid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 1)
+		topic := n.Topic("orders", 1)
 		for range 5 {
-			n.append(topic.Ref(0), "", `1`)
+			n.AppendValue(topic.Ref(0), "", `1`)
 		}
 		c := n.open(t)
 		c.send(t, `{"op":"subscribe","topic":"orders","from":"earliest","credit":1}`)
 		old := c.want(t, "subscribed").str("cursor")
 		c.messages(t, 1)
-		n.retain(topic.Ref(0), 3)
+		n.Retain(topic.Ref(0), 3)
 		c.send(t, `{"op":"subscribe","id":2,"topic":"orders","cursor":"`+old+`"}`)
 		if o := c.want(t, "subscribed", "cursor"); o["recovered"] != false {
 			t.Fatal(o)
@@ -547,7 +548,7 @@ func TestGapsAndTheEndOfATopicAreSaid(t *testing.T) {
 		if got := c.messages(t, 1); ids(got) != "0:4" {
 			t.Fatal(ids(got))
 		}
-		n.deleteTopic(topic)
+		n.DeleteTopic(topic)
 		ended := map[string]bool{}
 		for range 2 {
 			o := c.want(t, "error", "cursor")
@@ -569,13 +570,13 @@ func TestGapsAndTheEndOfATopicAreSaid(t *testing.T) {
 func TestTheAddressCanNameASubscription(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 2)
+		topic := n.Topic("orders", 2)
 		start, err := n.hub.Resolve(t.Context(), deliver.Request{Topic: topic, From: "latest", Filter: deliver.Filter{KeyPrefix: "a"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.append(topic.Ref(0), "b", `1`)
-		n.append(topic.Ref(1), "ab", `1`)
+		n.AppendValue(topic.Ref(0), "b", `1`)
+		n.AppendValue(topic.Ref(1), "ab", `1`)
 		c := n.dial(t, "?subscription="+deliver.ReferenceTo(start).String(), false)
 		c.want(t, "welcome")
 		if o := c.want(t, "subscribed"); o["recovered"] != true || o["id"] != nil {
@@ -592,11 +593,11 @@ func TestTheAddressCanNameASubscription(t *testing.T) {
 func TestResumeIsExact(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t)
-		topic := n.topic("orders", 3)
+		topic := n.Topic("orders", 3)
 		total := 0
 		write := func(count int) {
 			for range count {
-				n.append(topic.Ref(ident.Index(total%3)), "", fmt.Sprint(total))
+				n.AppendValue(topic.Ref(ident.Index(total%3)), "", fmt.Sprint(total))
 				total++
 			}
 		}

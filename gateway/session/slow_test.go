@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"tidewire/gateway/session"
+	"tidewire/internal/testkit/metric"
 )
 
 // smallWindow makes connections that take little ahead of their reader. It has to
@@ -47,7 +48,7 @@ func (c *trickle) Read(b []byte) (int, error) {
 func TestASlowReaderLives(t *testing.T) {
 	const timeout, records = 2 * time.Second, 60
 	n := newNode(t, func(c *session.Config) { c.SlowConsumerTimeout = timeout })
-	topic := n.topic("orders", 1)
+	topic := n.Topic("orders", 1)
 	srv := httptest.NewServer(n.manager)
 	defer srv.Close()
 	ticker := time.NewTicker(20 * time.Millisecond) // 50 KiB/s
@@ -71,7 +72,7 @@ func TestASlowReaderLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range records { // 3 MB: more than the kernel holds
-		n.append(topic.Ref(0), "", fmt.Sprintf(`{"n":%d,"x":%q}`, i, strings.Repeat("x", 50_000)))
+		n.AppendValue(topic.Ref(0), "", fmt.Sprintf(`{"n":%d,"x":%q}`, i, strings.Repeat("x", 50_000)))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -91,7 +92,7 @@ func TestASlowReaderLives(t *testing.T) {
 			}
 		}
 	}
-	if ended := n.metric(t, "gateway_slow_consumers_total"); ended != 0 {
+	if ended := metric.Sum(t, n.reg, "gateway_slow_consumers_total"); ended != 0 {
 		t.Errorf("%v slow consumers were ended", ended)
 	}
 }

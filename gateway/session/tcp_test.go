@@ -14,22 +14,23 @@ import (
 	"github.com/coder/websocket"
 
 	"tidewire/gateway/session"
+	"tidewire/internal/testkit/metric"
 )
 
 // TestOverRealSockets holds what a pipe cannot show: a kernel that takes bytes
 // for a client that does not read, resets, and many connections at once.
 func TestOverRealSockets(t *testing.T) {
 	n := newNode(t, func(c *session.Config) { c.SlowConsumerTimeout = 300 * time.Millisecond })
-	topic := n.topic("orders", 1)
+	topic := n.Topic("orders", 1)
 	srv := httptest.NewServer(n.manager)
 	defer srv.Close()
-	await := func(metric string, want float64) {
+	await := func(name string, want float64) {
 		t.Helper()
-		for late := time.After(20 * time.Second); n.metric(t, metric) != want; {
+		for late := time.After(20 * time.Second); metric.Sum(t, n.reg, name) != want; {
 			select {
 			case <-time.After(2 * time.Millisecond):
 			case <-late:
-				t.Fatalf("%s is %v, not %v", metric, n.metric(t, metric), want)
+				t.Fatalf("%s is %v, not %v", name, metric.Sum(t, n.reg, name), want)
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func TestOverRealSockets(t *testing.T) {
 		}
 	})
 	for range records { // 20 MB: more than any kernel takes
-		n.append(topic.Ref(0), "", value)
+		n.AppendValue(topic.Ref(0), "", value)
 	}
 	reader.Wait()
 	await("gateway_slow_consumers_total", 1)
@@ -109,7 +110,7 @@ func TestOverRealSockets(t *testing.T) {
 // and next to messages: each is taken for what it is.
 func TestControlsAreTakenWithoutTheLibrary(t *testing.T) {
 	n := newNode(t)
-	n.topic("orders", 1)
+	n.Topic("orders", 1)
 	srv := httptest.NewServer(n.manager)
 	defer srv.Close()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
