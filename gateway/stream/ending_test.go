@@ -1,23 +1,19 @@
 package stream_test
 
 import (
-	"context"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"tidewire/gateway/access"
+	"tidewire/internal/testkit/activity"
 )
 
 // run keeps the set of connections for as long as the test lasts.
 func (s *site) run(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var loop sync.WaitGroup
-	loop.Go(func() { _ = s.connected.Run(ctx) })
-	t.Cleanup(func() { cancel(); loop.Wait() })
+	activity.Start(t, s.connected.Run)
 }
 
 func TestAStreamEndsWithItsGrantAndSaysSo(t *testing.T) {
@@ -28,7 +24,7 @@ func TestAStreamEndsWithItsGrantAndSaysSo(t *testing.T) {
 		began := time.Now()
 		e := s.open(t, "partition=0")
 		e.must(t)
-		s.m.append(s.topic.Ref(0), "a")
+		s.m.Append(s.topic.Ref(0), "a")
 		seen := e.event(t)
 		if list := s.connected.List(nil); len(list) != 1 || list[0].Principal != "ann" || list[0].Transport != "sse" || list[0].Behind != 0 {
 			t.Errorf("%+v", list)
@@ -54,7 +50,7 @@ func TestAStreamEndsWithItsGrantAndSaysSo(t *testing.T) {
 			t.Errorf("%d are left", n)
 		}
 		// It goes on where it was.
-		s.m.append(s.topic.Ref(0), "b")
+		s.m.Append(s.topic.Ref(0), "b")
 		s.grant = access.Everyone()
 		if ev := s.open(t, "partition=0&cursor="+ev.lastID).event(t); !strings.Contains(ev.data, `"key":"b"`) {
 			t.Errorf("%+v", ev)
@@ -83,7 +79,7 @@ func TestADismissedStreamSaysGoodbye(t *testing.T) {
 func TestBehindCountsWhatIsStillToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2, false)
-		s.m.append(s.topic.Ref(0), "a", "b", "c")
+		s.m.Append(s.topic.Ref(0), "a", "b", "c")
 		e := s.open(t, "from=earliest")
 		for range 3 {
 			e.event(t)
@@ -91,7 +87,7 @@ func TestBehindCountsWhatIsStillToCome(t *testing.T) {
 		if got := s.connected.List(nil)[0].Behind; got != 0 {
 			t.Errorf("%d behind at the end", got)
 		}
-		s.m.serve(s.topic.Ref(1), false)
+		s.m.Serve(s.topic.Ref(1), false)
 		if got := s.connected.List(nil)[0].Behind; got != 0 {
 			t.Errorf("%d behind where nothing can be read", got)
 		}

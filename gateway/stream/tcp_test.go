@@ -17,6 +17,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/metric"
 )
 
 // What a pipe cannot show: a kernel that takes bytes for a client that does not
@@ -135,10 +136,10 @@ func TestASlowConsumerIsEndedAndResumesWithoutAGap(t *testing.T) {
 	})
 	key := strings.Repeat("k", 50_000)
 	for range records { // 20 MB: more than any kernel takes
-		s.m.append(s.topic.Ref(0), key)
+		s.m.Append(s.topic.Ref(0), key)
 	}
 	reading.Wait()
-	s.await(t, "the slow one ends", func() bool { return s.metric(t, "gateway_slow_consumers_total") == 1 })
+	s.await(t, "the slow one ends", func() bool { return metric.Sum(t, s.reg, "gateway_slow_consumers_total") == 1 })
 	s.await(t, "and leaves", func() bool { return s.streams.Taken() == 1 })
 
 	// It reads what the kernel still has, and comes back.
@@ -172,9 +173,9 @@ func TestASocketThatBlocksInTheMidstOfAnEvent(t *testing.T) {
 	r := dial(t, addr, get("from=earliest"), true)
 	lengths := []int{1, 1_500_000, 10, 70_000, 1, 300_000, 2}
 	for i, n := range lengths {
-		s.m.append(s.topic.Ref(ident.Index(i%2)), strings.Repeat(string(rune('a'+i)), n))
+		s.m.Append(s.topic.Ref(ident.Index(i%2)), strings.Repeat(string(rune('a'+i)), n))
 	}
-	s.await(t, "a write waits", func() bool { return s.metric(t, "gateway_sse_waiting_writes_total") > 0 })
+	s.await(t, "a write waits", func() bool { return metric.Sum(t, s.reg, "gateway_sse_waiting_writes_total") > 0 })
 	seen, lines := map[string]int{}, r.lines()
 	for range lengths {
 		m, _, err := lines.message()
@@ -205,7 +206,7 @@ func TestStreamsAtTheSamePlaceGetTheSameBytes(t *testing.T) {
 	}
 	const records = 500
 	for i := range records {
-		s.m.append(s.topic.Ref(0), fmt.Sprint("key ", i), "and another")
+		s.m.Append(s.topic.Ref(0), fmt.Sprint("key ", i), "and another")
 	}
 	texts := make([]strings.Builder, len(all))
 	for i, r := range all {
@@ -256,15 +257,15 @@ func TestClientsThatVanishLeaveNothing(t *testing.T) {
 		})
 	}
 	for range 100 {
-		s.m.append(s.topic.Ref(0), strings.Repeat("k", 10_000))
+		s.m.Append(s.topic.Ref(0), strings.Repeat("k", 10_000))
 	}
 	all.Wait()
 	s.await(t, "all leave", s.empty)
 	s.await(t, "their goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines })
-	if n := s.metric(t, "gateway_connections"); n != 0 {
+	if n := metric.Sum(t, s.reg, "gateway_connections"); n != 0 {
 		t.Errorf("%v connections", n)
 	}
-	if n := s.metric(t, "gateway_feeds"); n != 0 {
+	if n := metric.Sum(t, s.reg, "gateway_feeds"); n != 0 {
 		t.Errorf("%v feeds", n)
 	}
 }
@@ -355,7 +356,7 @@ func TestAnEventCostsNoAllocationForEachOfItsReaders(t *testing.T) {
 		}
 		round := func() {
 			want := s.metricsDelivered() + int64(readers)
-			s.m.append(s.topic.Ref(0), "k")
+			s.m.Append(s.topic.Ref(0), "k")
 			for s.metricsDelivered() < want {
 				runtime.Gosched()
 			}
