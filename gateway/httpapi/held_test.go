@@ -20,13 +20,14 @@ import (
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/publish"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memnet"
 )
 
 const heldTestBytes = 32 << 20
 
 // underBudget serves topic t, of 2 MB in records of 20 KB, in virtual time,
 // with a budget of 32 MiB.
-func underBudget(t *testing.T, test func(t *testing.T, m *memory, p *pipes, api *API)) {
+func underBudget(t *testing.T, test func(t *testing.T, m *memory, p pipes, api *API)) {
 	synctest.Test(t, func(t *testing.T) {
 		m, held := newMemory(), budget.New(heldTestBytes)
 		hub := deliver.New(deliver.Config{Source: m, Topology: m, Held: held})
@@ -45,7 +46,7 @@ func underBudget(t *testing.T, test func(t *testing.T, m *memory, p *pipes, api 
 		if n := held.Held(); n != 0 {
 			t.Fatalf("%d bytes are held of calls that have ended", n)
 		}
-		server, p := NewServer(api), newPipes()
+		server, p := NewServer(api), pipes{memnet.Listen()}
 		var serving sync.WaitGroup
 		serving.Go(func() {
 			if err := server.Serve(Patient(p)); !errors.Is(err, http.ErrServerClosed) {
@@ -78,7 +79,7 @@ func goesOn(t *testing.T, api *API) {
 }
 
 func TestPollsThatNobodyReadsHoldTheBudgetAtMost(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		conn := p.dial()
 		frames := http2.NewFramer(conn, conn)
 		var streams, reset, refused int
@@ -147,7 +148,7 @@ func TestPollsThatNobodyReadsHoldTheBudgetAtMost(t *testing.T) {
 
 // The same over HTTP/1.1, where each poll has a connection.
 func TestPollsThatNobodyReadsAreLeft(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		var conns []net.Conn
 		for range 60 {
 			conn := p.dial()
@@ -170,7 +171,7 @@ func TestPollsThatNobodyReadsAreLeft(t *testing.T) {
 
 // What a poll holds is what it has, and goes as it is written.
 func TestAPollHoldsWhatItHas(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		conn := p.dial()
 		defer conn.Close()
 		fmt.Fprintf(conn, "GET /topics/t?max_bytes=16777216&limit=3 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -196,7 +197,7 @@ func TestAPollHoldsWhatItHas(t *testing.T) {
 // Bodies that never come to their end.
 func TestBodiesHoldTheBudgetAtMost(t *testing.T) {
 	for _, kind := range []string{"Content-Type: text/plain\r\nContent-Length: 2000000", "Content-Type: application/x-ndjson\r\nContent-Length: 2000000"} {
-		underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+		underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 			var sending sync.WaitGroup
 			answers := make(chan string, 40)
 			var conns []net.Conn
@@ -235,7 +236,7 @@ func TestBodiesHoldTheBudgetAtMost(t *testing.T) {
 
 // Refused lines whose answers nobody reads.
 func TestAnswersOfLinesHoldTheBudgetAtMost(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		var sending sync.WaitGroup
 		var conns []net.Conn
 		for range 8 {
@@ -258,7 +259,7 @@ func TestAnswersOfLinesHoldTheBudgetAtMost(t *testing.T) {
 
 // A list that is long because the cluster is.
 func TestTheListOfTopicsHoldsTheBudgetAtMost(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		for i := range 40 {
 			if w := serve(api, "POST", "/topics/", fmt.Sprintf(`{"name":"many-%d","partitions":100}`, i)); w.Code != http.StatusCreated {
 				t.Fatal(w.Body)
@@ -291,7 +292,7 @@ func TestTheListOfTopicsHoldsTheBudgetAtMost(t *testing.T) {
 // One message that is larger than all that is left waits for its turn, and is
 // refused if that does not come.
 func TestAPollWaitsForRoom(t *testing.T) {
-	underBudget(t, func(t *testing.T, m *memory, p *pipes, api *API) {
+	underBudget(t, func(t *testing.T, m *memory, p pipes, api *API) {
 		if w := serve(api, "POST", "/topics/t", `"`+strings.Repeat("y", 1<<20)+`"`); w.Code != http.StatusCreated {
 			t.Fatal(w.Body)
 		}

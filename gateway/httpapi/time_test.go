@@ -16,42 +16,30 @@ import (
 	"time"
 
 	"tidewire/gateway/publish"
+	"tidewire/internal/testkit/memnet"
 )
 
-// pipes is a listener whose connections are pipes, for a bubble of virtual time.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
+// pipes are connections to a server in a bubble of virtual time.
+type pipes struct{ *memnet.Listener }
 
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
+// dial never fails: a server that is closed is not called.
+func (p pipes) dial() net.Conn {
+	c, err := p.Dial(context.Background(), "", "")
+	if err != nil {
+		panic(err)
 	}
-}
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
+	return c
 }
 
 // inVirtualTime serves a topic t in a bubble.
-func inVirtualTime(t *testing.T, test func(t *testing.T, m *memory, p *pipes)) {
+func inVirtualTime(t *testing.T, test func(t *testing.T, m *memory, p pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		api := New(Config{Topology: m, Control: m, Node: m, Publisher: publish.New(publish.Config{Topology: m, Leader: m})})
 		if w := serve(api, "POST", "/topics/", `{"name":"t"}`); w.Code != http.StatusCreated {
 			t.Fatal(w.Body)
 		}
-		server, p := NewServer(api), newPipes()
+		server, p := NewServer(api), pipes{memnet.Listen()}
 		var serving sync.WaitGroup
 		serving.Go(func() {
 			if err := server.Serve(Patient(p)); !errors.Is(err, http.ErrServerClosed) {
@@ -67,7 +55,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, m *memory, p *pipes)) {
 // A sender that falls silent is told so; what it had sent is not taken for a
 // whole record.
 func TestASilentSenderIsTold(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, m *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, m *memory, p pipes) {
 		conn := p.dial()
 		defer conn.Close()
 		began := time.Now()
@@ -88,7 +76,7 @@ func TestASilentSenderIsTold(t *testing.T) {
 
 // Over HTTP/2 too, where a deadline belongs to the stream.
 func TestASilentSenderIsToldOverHTTP2(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, _ *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, _ *memory, p pipes) {
 		var protocols http.Protocols
 		protocols.SetUnencryptedHTTP2(true)
 		transport := &http.Transport{
@@ -117,7 +105,7 @@ func TestASilentSenderIsToldOverHTTP2(t *testing.T) {
 
 // One that sends a byte now and then does not hold a connection for ever.
 func TestATricklingSenderIsTold(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, _ *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, _ *memory, p pipes) {
 		conn := p.dial()
 		var sending sync.WaitGroup
 		defer sending.Wait()
@@ -145,7 +133,7 @@ func TestATricklingSenderIsTold(t *testing.T) {
 // A stream of lines may be quiet for minutes, but not for ever: the lines it
 // had are answered, and one more says why it ended.
 func TestAQuietStreamOfLines(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, m *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, m *memory, p pipes) {
 		conn := p.dial()
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST /topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -171,7 +159,7 @@ func TestAQuietStreamOfLines(t *testing.T) {
 
 // A deadline of one read does not end a request whose record is being kept.
 func TestAReadDeadlineEndsWithTheBody(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, m *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, m *memory, p pipes) {
 		m.hold = func(answer func()) {
 			time.AfterFunc(50*time.Second, answer)
 		}
@@ -190,7 +178,7 @@ func TestAReadDeadlineEndsWithTheBody(t *testing.T) {
 
 // A client that takes no byte of its answer loses its connection.
 func TestAClientThatTakesNothingIsLeft(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, m *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, m *memory, p pipes) {
 		conn := p.dial()
 		defer conn.Close()
 		began := time.Now()
@@ -208,7 +196,7 @@ func TestAClientThatTakesNothingIsLeft(t *testing.T) {
 
 // One that takes a little now and then gets all of it, however long it takes.
 func TestASlowClientGetsItsAnswer(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, m *memory, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, m *memory, p pipes) {
 		conn := p.dial()
 		defer conn.Close()
 		began := time.Now()
