@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidewire/internal/testkit/metric"
 )
 
 // TestACloseComesBetweenFrames has clients that read nothing say goodbye while
@@ -16,7 +18,7 @@ import (
 // frames, the close after them, and nothing after that.
 func TestACloseComesBetweenFrames(t *testing.T) {
 	n := newNode(t)
-	topic := n.topic("orders", 1)
+	topic := n.Topic("orders", 1)
 	srv := httptest.NewServer(n.manager)
 	defer srv.Close()
 	value := `"` + strings.Repeat("y", 9000) + `"`
@@ -35,11 +37,11 @@ func TestACloseComesBetweenFrames(t *testing.T) {
 			}
 			got += string(b)
 		}
-		waited := n.metric(t, "gateway_websocket_waiting_writes_total")
+		waited := metric.Sum(t, n.reg, "gateway_websocket_waiting_writes_total")
 		for range 100 { // more than the kernel takes
-			n.append(topic.Ref(0), "", value)
+			n.Append(topic.Ref(0), "", value)
 		}
-		for late := time.After(20 * time.Second); n.metric(t, "gateway_websocket_waiting_writes_total") == waited; {
+		for late := time.After(20 * time.Second); metric.Sum(t, n.reg, "gateway_websocket_waiting_writes_total") == waited; {
 			select {
 			case <-time.After(time.Millisecond):
 			case <-late:

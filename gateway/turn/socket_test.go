@@ -35,7 +35,7 @@ func sockets(t *testing.T, slow time.Duration) (server *turn.Socket, client *net
 	return s, mine.(*net.TCPConn)
 }
 
-// fill writes until the socket takes no more.
+// fill writes until the socket takes no more. The rest of the last piece is owed.
 func fill(t *testing.T, s *turn.Socket, attempt *turn.Attempt, piece []byte) (sent int) {
 	t.Helper()
 	for {
@@ -63,6 +63,21 @@ func TestTryTakesWhatTheSocketTakes(t *testing.T) {
 			t.Fatalf("byte %d is %q", i, b)
 		}
 	}
+	if n, err := s.Try(attempt, []byte("x")); n != 0 || err != nil {
+		t.Errorf("%d bytes, %v, come before the rest of what was begun", n, err)
+	}
+	other := make(chan struct{})
+	go func() {
+		_, _ = s.Write([]byte("after"))
+		close(other)
+	}()
+	if err := s.Rest([]byte("rest")); err != nil {
+		t.Error(err)
+	}
+	<-other
+	if _, err := io.ReadFull(client, got[:9]); err != nil || string(got[:9]) != "restafter" {
+		t.Errorf("%q, %v", got[:9], err)
+	}
 	if n, err := s.Try(attempt, []byte("x")); n != 1 || err != nil {
 		t.Errorf("a socket with room takes %d bytes, %v", n, err)
 	}
@@ -79,8 +94,7 @@ func TestAClientThatTakesNothingIsStuck(t *testing.T) {
 	// For as long as it takes a little, it is slow and no more.
 	slow := make(chan error, 1)
 	go func() {
-		_, err := s.Write(make([]byte, 1<<20))
-		slow <- err
+		slow <- s.Rest(make([]byte, 1<<20))
 	}()
 	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
@@ -110,6 +124,40 @@ func TestAClientThatTakesNothingIsStuck(t *testing.T) {
 	}
 	if _, err := s.Try(attempt, []byte("x")); err == nil {
 		t.Error("bytes after a piece that was cut")
+	}
+}
+
+func TestWhatIsGivenUpHoldsNobody(t *testing.T) {
+	s, _ := sockets(t, time.Minute)
+	attempt := &turn.NewCrew().Workers()[0].Attempt
+	fill(t, s, attempt, make([]byte, 64<<10))
+	s.Abandon()
+	if _, err := s.Write([]byte("x")); err == nil {
+		t.Error("a write to a connection that was given up")
+	}
+}
+
+func TestTheNodeOwesABoundedAmount(t *testing.T) {
+	c := turn.NewCrew()
+	var shares []interface{ Close() }
+	for {
+		share := c.Owe(1 << 20)
+		if share == nil {
+			break
+		}
+		shares = append(shares, share)
+	}
+	if n := len(shares); n < 100 || n > 256 {
+		t.Errorf("%d shares of 1 MiB", n)
+	}
+	if small := c.Owe(1 << 10); small == nil {
+		t.Error("nothing is left for those who need little")
+	}
+	for _, share := range shares {
+		share.Close()
+	}
+	if c.Owe(1<<20) == nil {
+		t.Error("what is given back cannot be taken")
 	}
 }
 
