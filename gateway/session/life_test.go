@@ -113,7 +113,10 @@ func TestDrainTellsWhereAndWhen(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		synctest.Wait() // everybody has said goodbye before the publish that is held is kept, and delivered
+		// They are told one after another. Everybody has said goodbye before the publish
+		// that is held is kept, and delivered.
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
 		delays := map[string]bool{}
 		for i, c := range clients {
 			cursor := c.want(t, "cursor").str("cursor")
