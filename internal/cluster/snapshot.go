@@ -31,6 +31,12 @@ type Node struct {
 	Addresses   Addresses
 	State       NodeState
 	Since       time.Time // of the latest registration
+	// Activated is the latest broker epoch that the node has noted in its data
+	// folder: only then does it count as alive.
+	Activated ident.BrokerEpoch `json:",omitempty"`
+	// Boot names the life of the node's machine: what a topic of durability
+	// "replicated" had only in memory does not survive another one.
+	Boot string `json:",omitempty"`
 }
 
 // Snapshot is everything the coordinator holds, at one Raft index.

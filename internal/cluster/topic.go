@@ -71,14 +71,21 @@ const (
 
 // Partition is one partition as the coordinator knows it.
 type Partition struct {
-	Index       ident.Index
-	Range       ident.HashRange
-	Parents     []ident.Index
-	Children    []ident.Index
-	State       PartitionState
-	Replicas    []ident.NodeID
-	ISR         []ident.NodeID
-	Leader      ident.NodeID // zero: none
+	Index    ident.Index
+	Range    ident.HashRange
+	Parents  []ident.Index
+	Children []ident.Index
+	State    PartitionState
+	Replicas []ident.NodeID // the first one is to lead, where it can
+	ISR      []ident.NodeID
+	// ELR lists the eligible leader replicas: they left the ISR when that fell
+	// below min_insync, so they hold all that is committed. Empty otherwise.
+	ELR []ident.NodeID `json:",omitempty"`
+	// Adding and Removing are a move under way: of Replicas, those that came for
+	// it, and those that go once all of Adding are in sync.
+	Adding      []ident.NodeID `json:",omitempty"`
+	Removing    []ident.NodeID `json:",omitempty"`
+	Leader      ident.NodeID   // zero: none
 	LeaderEpoch ident.Epoch
 	Version     uint64 // bumped with every change of replicas, ISR, leader, state
 }

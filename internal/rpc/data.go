@@ -3,6 +3,7 @@ package rpc
 import (
 	"time"
 
+	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 )
@@ -70,6 +71,75 @@ type PartitionLoad struct {
 	Partition ident.Partition
 	Bounds    Bounds
 	Bytes     int64
+}
+
+// Follow opens a replication stream: a follower follows all partitions that the
+// other broker leads. Both ends' lives are said once, for a stream belongs to one
+// life on each side; a mismatch ends it with Fenced.
+type Follow struct{ Follower, Leader cluster.Life }
+
+// Standing says how a follower's log ends. It opens the following of a partition in a
+// leader epoch, and follows each truncation until both agree.
+type Standing struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch // the leader epoch that the follower knows
+	End       record.Position
+	Last      ident.Epoch // of its last batch; 0: it has none
+}
+
+// Divergence answers a Standing. Where Agreed, what the follower has is the leader's
+// log up to its end, and pushes from there follow. Else the follower cuts its log to
+// where Last, the largest epoch that the leader knows and that is not above the
+// follower's, ended in both, and says where it stands then.
+type Divergence struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch // the leader epoch
+	Agreed    bool
+	Last      ident.Epoch
+	End       record.Position // of Last at the leader
+	// Start is the leader's log start. A follower that ends below it drops all, and
+	// begins there with the producer state as of ProducersAt.
+	Start       ident.Offset
+	Producers   []byte
+	ProducersAt ident.Offset
+}
+
+// Push brings a follower batches of a partition, or none: news alone.
+type Push struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch
+	Prev      record.Position // where Batches begin
+	PrevEpoch ident.Epoch     // of the batch before them; 0: there is none
+	HW        ident.Offset
+	Start     ident.Offset // the leader's log start
+	Batches   []byte       // whole batches back to back
+}
+
+// Held acknowledges what a follower has on its disk.
+type Held struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch
+	Durable   record.Position
+}
+
+// FromFollower is what a follower sends: any number of each.
+type FromFollower struct {
+	Standings []Standing
+	Held      []Held
+}
+
+// FromLeader is what a leader sends. An empty one says that it lives.
+type FromLeader struct {
+	Divergences []Divergence
+	Pushes      []Push
+	Refused     []Refused
+}
+
+// Refused says that the other end does not lead (or hold) a partition in the epoch
+// that a Standing named, yet or any more; the follower asks again once it knows more.
+type Refused struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch // the newest that the other end knows
 }
 
 // Clock is a moment as records carry it: milliseconds since 1970.

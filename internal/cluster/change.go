@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"time"
+
+	"tidewire/internal/ident"
+)
+
+// Change asks the coordinator for one change of what it holds: exactly one of the
+// pointers is set. It is what every role says to the coordinator, wherever that is.
+type Change struct {
+	Register *Register `json:",omitempty"`
+	Activate *Activate `json:",omitempty"`
+	Expire   *Expire   `json:",omitempty"`
+	Insync   *Insync   `json:",omitempty"`
+	Unfit    *Unfit    `json:",omitempty"`
+	Elect    *Elect    `json:",omitempty"`
+	Move     *Move     `json:",omitempty"`
+	Drain    *Drain    `json:",omitempty"`
+	Retire   *Retire   `json:",omitempty"`
+	Create   *Create   `json:",omitempty"`
+	Alter    *Alter    `json:",omitempty"`
+	Delete   *Delete   `json:",omitempty"`
+}
+
+// Register begins a new life of a node. State, Since, BrokerEpoch and Activated of
+// the node are decided by the coordinator, whatever the change says. The life
+// counts from Activate on.
+type Register struct {
+	Node Node
+	// Last is the broker epoch that the node's data folder has noted last; 0: none.
+	// Another one than the coordinator knows says that the folder is an older
+	// copy: what it lacks was acknowledged.
+	Last ident.BrokerEpoch
+	// Unfit are the partitions whose logs ended below a durable mark, or are
+	// damaged: the node may have lost what it acknowledged there.
+	Unfit []ident.Partition `json:",omitempty"`
+}
+
+// Activate says that the node has noted its broker epoch and serves from now on.
+type Activate struct {
+	Node  ident.NodeID
+	Epoch ident.BrokerEpoch
+}
+
+// Life is one life of a node.
+type Life struct {
+	Node  ident.NodeID
+	Epoch ident.BrokerEpoch
+}
+
+// Expire declares lives of nodes over: they leave the ISRs of partitions that have
+// a leader, and what they led gets another. A life that is over already, or was
+// followed by another, is passed over.
+type Expire struct{ Lives []Life }
+
+// Insync is what a leader wants its partitions' ISRs to be.
+type Insync struct {
+	Leader Life
+	Of     []InsyncOf
+}
+
+// InsyncOf is one partition's part of an Insync. It is taken where Version and Epoch
+// are the partition's own, the sender leads it, and every member's life is the
+// latest of its node.
+type InsyncOf struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch
+	Version   uint64
+	ISR       []Life
+}
+
+// Unfit takes a node out of the ISR and ELR of partitions whose records it may
+// have lost. Where it is the last of both it stays: nobody else has anything.
+type Unfit struct {
+	Life       Life
+	Partitions []ident.Partition
+}
+
+// Elect gives partitions other leaders.
+type Elect struct{ Of []ElectOf }
+
+// ElectOf is one partition's part of an Elect. It is taken where Version is the
+// partition's own and the new leader is alive and in the ISR, or, if Takeover is set,
+// in the ELR, which it leaves for the ISR.
+type ElectOf struct {
+	Partition ident.Partition
+	Version   uint64
+	Leader    ident.NodeID
+	Takeover  bool `json:",omitempty"`
+}
+
+// Move begins to replace replicas of partitions: those that come catch up first,
+// then those that go leave. None of both cancels a move under way.
+type Move struct{ Of []MoveOf }
+
+// MoveOf is one partition's part of a Move, taken where Version is the partition's own.
+type MoveOf struct {
+	Partition ident.Partition
+	Version   uint64
+	Add       []ident.NodeID `json:",omitempty"`
+	Remove    []ident.NodeID `json:",omitempty"`
+}
+
+// Drain takes the leadership of everything off a node, for as long as it lives or
+// until it is cancelled.
+type Drain struct {
+	Node   ident.NodeID
+	Cancel bool `json:",omitempty"`
+}
+
+// Retire forgets a node that is dead and holds nothing any more.
+type Retire struct{ Node ident.NodeID }
+
+// Create makes a topic. ID is a random one chosen by who asks; it is used only if
+// the topic does not exist yet.
+type Create struct {
+	ID   ident.TopicID
+	Spec TopicSpec
+}
+
+// Alter changes settings of a topic.
+type Alter struct {
+	Name  string
+	Patch SettingsPatch
+}
+
+// Delete ends one life of a topic.
+type Delete struct{ Name string }
+
+// Answer says what a change did.
+type Answer struct {
+	Index   uint64            // of the entry that first carried the request
+	Created bool              `json:",omitempty"` // Create made a topic; false: it was there already
+	Epoch   ident.BrokerEpoch `json:",omitempty"` // of a Register
+	// Topic as the change left it; for a repeated request as it is now, nil if it
+	// has gone since.
+	Topic *Topic `json:",omitempty"`
+	// Taken has an entry for each part of an Insync, Elect or Move: false where
+	// what it rested on is over.
+	Taken   []bool   `json:",omitempty"`
+	Refusal *Refusal `json:",omitempty"` // the change changed nothing, and why
+}
+
+// Renewal asks for a broker's lease.
+type Renewal struct{ Life Life }
+
+// Lease is what the leading coordinator grants a life. It counts from the moment
+// at which its renewal was sent, by the clock of who sent it.
+type Lease struct {
+	For time.Duration
+	// Index is the newest Raft index that the coordinator has applied.
+	Index uint64
+}
+
+// Suspicion tells the leading coordinator that a node may be dead.
+type Suspicion struct {
+	From ident.NodeID
+	Life Life // of the suspect
+	// Refused says that a connection was refused, not only lost: nobody listens
+	// at its address.
+	Refused bool
+}
