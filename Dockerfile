@@ -13,7 +13,8 @@ COPY --from=build /out/tidewire /tidewire
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
 VOLUME /data
-EXPOSE 8080
+# http, rpc, raft and gossip; gossip over both.
+EXPOSE 8080 7400 7401 7402/tcp 7402/udp
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/tidewire"]
 # Alone this listens on the container's loopback, which -p does not reach: a node

@@ -1,5 +1,5 @@
 # Everything a contributor calls. Needs Go (see go.mod) and bash; nothing else is
-# installed, and what is downloaded are Go modules.
+# installed, and what is downloaded are Go modules. Only generate needs protoc.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,8 +7,10 @@ SHELL := bash
 GO        ?= go
 FUZZTIME  ?= 60s
 BENCHTIME ?= 1s
-# Power cuts that make soak plays.
+# Power cuts that make soak plays, and worlds that make sim plays.
 SEEDS     ?= 2000
+# Faults that make planted plants, by their names; all of them otherwise.
+FAULTS    ?= all
 # More flags for go test, for example TESTFLAGS=-v.
 TESTFLAGS ?=
 
@@ -23,7 +25,7 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|pace|parts|record|wire|testkit/check)|broker/partition|coordinator/(layout|placement|state)|gateway/(access|cursor|topology))$$
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|pace|parts|record|wire|testkit/(check|sim))|broker/(partition|replication)|coordinator/(balance|layout|liveness|placement|state)|gateway/(access|alert|cursor|topology))$$
 # Real processes: they run the built binary.
 E2E   := ^tidewire/e2e(/|$$)
 
@@ -42,6 +44,29 @@ build: ## ./bin/tidewire
 run: build ## build, and serve one node on the default addresses with its data in ./tidewire-data
 	exec ./$(BIN) serve
 
+# Node number $(1) of the cluster that make cluster runs; docker-compose.yml starts
+# the same in containers, and a test holds both to one another. Each has ten ports.
+cluster_seeds := 127.0.0.1:7402,127.0.0.1:7412,127.0.0.1:7422
+cluster_node = ./$(BIN) serve --data tidewire-data/n$(1) --name n$(1) --bootstrap-expect 3 --join $(cluster_seeds) \
+	--http 127.0.0.1:808$(2) --rpc 127.0.0.1:74$(2)0 --raft 127.0.0.1:74$(2)1 --gossip 127.0.0.1:74$(2)2
+
+.PHONY: cluster
+cluster: build ## build, and serve a cluster of three nodes, with data and logs in ./tidewire-data; Ctrl-C stops it
+	@mkdir -p tidewire-data; pids=(); \
+	stop() { kill -TERM "$${pids[@]}" 2>/dev/null || true; wait || true; }; \
+	trap stop EXIT; trap 'exit 143' TERM; trap 'wait || true; exit 130' INT; \
+	$(call cluster_node,1,0) >/dev/null 2>>tidewire-data/n1.log & pids+=($$!); \
+	$(call cluster_node,2,1) >/dev/null 2>>tidewire-data/n2.log & pids+=($$!); \
+	$(call cluster_node,3,2) >/dev/null 2>>tidewire-data/n3.log & pids+=($$!); \
+	for i in 0 1 2; do \
+		until ./$(BIN) healthcheck --server http://127.0.0.1:808$$i >/dev/null 2>&1; do \
+			kill -0 "$${pids[$$i]}" 2>/dev/null || { tail -n 5 tidewire-data/n$$((i + 1)).log; exit 1; }; \
+			sleep 0.1; \
+		done; \
+		echo "n$$((i + 1)) serves http://127.0.0.1:808$$i, its log is tidewire-data/n$$((i + 1)).log"; \
+	done; \
+	wait
+
 .PHONY: test
 test: check pure race e2e ## all that must be green before a change lands
 
@@ -58,22 +83,36 @@ pure: ## tests of the pure packages, which have no goroutine to race
 .PHONY: race
 race: ## tests of everything else but e2e, with the race detector
 	$(GO) test -race -timeout 10m $(TESTFLAGS) $(race_packages)
+	$(GO) test -race -tags faults -run Proxy -timeout 1m $(TESTFLAGS) ./internal/rpc
 
 .PHONY: e2e
 e2e: build ## tests with real processes, against ./bin/tidewire
 	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
-		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 10m $(TESTFLAGS) ./e2e/...; \
+		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m $(TESTFLAGS) ./e2e/...; \
 	fi
 
 .PHONY: lint
-lint: check ## go vet, staticcheck, gofumpt
+lint: check ## go vet, staticcheck, gofumpt (generated code is as its generator wrote it)
 	$(GO) run $(STATICCHECK) ./...
-	@bad=$$($(GO) run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go')); \
+	@bad=$$($(GO) run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go' ':!*.pb.go')); \
 	if [ -n "$$bad" ]; then printf 'gofumpt would change:\n%s\n' "$$bad"; exit 1; fi
 
 .PHONY: fmt
 fmt: ## rewrite every Go file as gofumpt wants it
-	$(GO) run $(GOFUMPT) -w $$(git ls-files -co --exclude-standard '*.go')
+	$(GO) run $(GOFUMPT) -w $$(git ls-files -co --exclude-standard '*.go' ':!*.pb.go')
+
+# What it writes is committed, so nobody needs protoc who does not change messages.
+PROTO := internal/rpc/tidewirepb
+
+.PHONY: generate
+generate: ## the Go code of the messages between nodes (needs protoc)
+	@command -v protoc >/dev/null || { \
+		echo "make generate needs protoc: apt-get install protobuf-compiler, or https://github.com/protocolbuffers/protobuf/releases" >&2; exit 1; }
+	@plugins=$$(mktemp -d); trap 'rm -rf "$$plugins"' EXIT; \
+	$(GO) build -o "$$plugins/" google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc; \
+	PATH="$$plugins:$$PATH" protoc -I $(PROTO) --go_out=$(PROTO) --go_opt=paths=source_relative \
+		--go-grpc_out=$(PROTO) --go-grpc_opt=paths=source_relative tidewire.proto; \
+	sed -i -E '/^\/\/ .*\bprotoc +v[0-9.]+$$/d' $(PROTO)/*.pb.go # any protoc will do
 
 .PHONY: fuzz
 fuzz: ## every fuzz target there is, FUZZTIME each
@@ -91,6 +130,16 @@ fuzz: ## every fuzz target there is, FUZZTIME each
 soak: build ## the long forms: more seeds, more kills, more time
 	TEST_TIDEWIRE_SOAK=1 TEST_TIDEWIRE_SEEDS=$(SEEDS) TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" \
 		$(GO) test -count=1 -timeout 6h -v $(TESTFLAGS) ./...
+
+.PHONY: sim
+sim: ## SEEDS simulated clusters under faults; SEED=n plays one again
+	TEST_TIDEWIRE_SIM_SEEDS=$(SEEDS) TEST_TIDEWIRE_SEED=$(SEED) \
+		$(GO) test -count=1 -timeout 12h -v -run '^TestSimulation$$' $(TESTFLAGS) ./internal/testkit/sim
+
+.PHONY: planted
+planted: ## build the simulation with one fault after the other in it, and see that it is found
+	TEST_TIDEWIRE_PLANTED="$(FAULTS)" \
+		$(GO) test -count=1 -timeout 2h -v -run '^TestPlantedFaultsAreFound$$' $(TESTFLAGS) ./internal/testkit/sim
 
 .PHONY: bench
 bench: ## every benchmark of the tree

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidewire/broker/host"
+	"tidewire/broker/link"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
@@ -21,6 +22,9 @@ func New(cfg Config) *Broker { return &Broker{host: host.New(cfg)} }
 // Open settles the data folder against a snapshot that knows this node's
 // registration, opens every partition and leads what the node should lead.
 func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
+	if err := b.host.Register(); err != nil {
+		return err
+	}
 	if err := b.host.Sweep(s); err != nil {
 		return err
 	}
@@ -32,6 +36,15 @@ func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
 
 // Run follows the coordinator until ctx ends.
 func (b *Broker) Run(ctx context.Context) error { return b.host.Run(ctx) }
+
+// Live begins a life of this broker: it follows others, and is followed, under it.
+// Streams of a former life end.
+func (b *Broker) Live(life cluster.Life) { b.host.Links().Live(life) }
+
+// ServeFollow carries the stream of a follower until it ends.
+func (b *Broker) ServeFollow(ctx context.Context, f rpc.Follow, s link.LeaderStream) error {
+	return b.host.Links().Serve(ctx, f, s)
+}
 
 // Reached returns once this node has acted on everything that the coordinator
 // decided up to a Raft index.
@@ -104,3 +117,7 @@ func (b *Broker) Loads() []rpc.PartitionLoad {
 	}
 	return out
 }
+
+// Mended are the partitions whose replica here was damaged within the last minute, and
+// is fetched anew.
+func (b *Broker) Mended() []ident.Partition { return b.host.Mended() }

@@ -1,20 +1,23 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
+	"tidewire/coordinator/balance"
 	"tidewire/coordinator/consensus"
 	"tidewire/coordinator/state"
-	"tidewire/coordinator/watch"
 	"tidewire/internal/cluster"
-	"tidewire/internal/fault"
+	"tidewire/internal/feed"
 	"tidewire/internal/ident"
 )
 
@@ -28,11 +31,25 @@ type Config struct {
 	// no broker's data. Without it a missing raft folder is refused, because a new
 	// cluster would not know the topics that the data belongs to.
 	Found bool
+	// Join says that this node never founds a cluster: it asks others to take it in.
+	// Where Cluster is known, Join makes Found needless: no other cluster takes it.
+	Join    bool
+	Cluster ident.ClusterID // the one that the data folder belongs to; zero: none yet
 	// MinIndex is the highest index that this node has acted on, as far as it
 	// remembers: a store that ends earlier is not the one it was.
 	MinIndex   uint64
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
+
+	// What follows is for clusters of several coordinators. Without it there is this one.
+
+	Dial    consensus.Dial                                      // of raft's connections; nil: plain TCP
+	Locate  func(ident.NodeID) (string, bool)                   // where a coordinator's raft is now; nil: as the configuration says
+	Peers   Peers                                               // nil: no other is ever called
+	Others  func() []ident.NodeID                               // the coordinators that can be asked to take this one in; nil: none
+	Probe   func(context.Context, cluster.Node) cluster.Outcome // asks a node whether it lives, for as long as ctx; nil: nobody is probed, nobody is declared dead, and nothing is planned by itself
+	Lease   time.Duration                                       // of a broker's life; 2 s
+	Balance balance.Config                                      // of what is planned by itself
 }
 
 // Coordinator is the role's facade.
@@ -40,8 +57,12 @@ type Coordinator struct {
 	cfg     Config
 	node    *consensus.Node
 	machine *machine
-	feed    *watch.Feed
+	feed    *feed.Feed
 	metrics *metrics
+	known   atomic.Pointer[ident.ClusterID] // the cluster, from before the feed tells it
+	rules   atomic.Pointer[rule]            // while this node leads; nil otherwise
+	joins   chan struct{}                   // holds a token while one is taken in
+	caught  map[ident.NodeID]time.Time      // since when those that come have caught up; guarded by joins
 }
 
 // proposeLimit bounds a change that has no earlier deadline of its own.
@@ -52,21 +73,29 @@ func New(cfg Config) *Coordinator {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	feed := watch.New()
-	m := &machine{state: state.New(), feed: feed}
-	c := &Coordinator{cfg: cfg, machine: m, feed: feed}
+	if cfg.Others == nil {
+		cfg.Others = func() []ident.NodeID { return nil }
+	}
+	cfg.Lease = cmp.Or(cfg.Lease, 2*time.Second)
+	latest := feed.New()
+	c := &Coordinator{cfg: cfg, machine: newMachine(latest), feed: latest, joins: make(chan struct{}, 1), caught: map[ident.NodeID]time.Time{}}
+	c.learn(cfg.Cluster)
+	rejoins := cfg.Join && cfg.Cluster != ident.ClusterID{}
+	minIndex := cfg.MinIndex
 	c.node = consensus.New(consensus.Config{
 		Dir: cfg.Dir, Bind: cfg.Bind, Advertise: cfg.Advertise, ID: cfg.Node.ID,
-		Found: cfg.Found, MinIndex: cfg.MinIndex,
-		Machine: m, Checks: checks(), Logger: cfg.Logger,
+		Found: cfg.Found || rejoins, Join: cfg.Join, MinIndex: minIndex,
+		Machine: c.machine, Checks: checks(c.learn), Logger: cfg.Logger,
+		Cluster: c.cluster, Dial: cfg.Dial, Locate: cfg.Locate,
 	})
 	c.metrics = newMetrics(c)
 	return c
 }
 
-// Open verifies the store, founds the cluster on the first run, and returns once
-// this node leads, has applied everything and publishes it. On an error nothing is
-// left open and nothing in the folder was changed.
+// Open verifies the store, founds the cluster on the first run, and starts. A node
+// that coordinates alone leads, has applied everything and publishes it when Open
+// returns; the feed of another one fills when it hears its leader. On an error
+// nothing is left open and nothing in the folder was changed.
 func (c *Coordinator) Open(ctx context.Context) error {
 	if c.cfg.Node.ID == (ident.NodeID{}) || c.cfg.Dir == "" || c.cfg.Bind == "" {
 		return errors.New("coordinator config: Dir, Bind and Node.ID are required")
@@ -79,21 +108,30 @@ func (c *Coordinator) Open(ctx context.Context) error {
 		return err
 	}
 	c.machine.publish()
-	if c.feed.Snapshot().Cluster == (ident.ClusterID{}) {
+	status := c.node.Status()
+	if status.Leads && c.feed.Snapshot().Cluster == (ident.ClusterID{}) {
 		id := ident.ClusterID(uuid.New())
-		if _, err := c.propose(ctx, &state.Command{Found: &state.Found{Cluster: id}}); err != nil {
+		if _, err := c.commit(ctx, &state.Command{Found: &state.Found{Cluster: id}}); err != nil {
 			return errors.Join(fmt.Errorf("found the cluster: %w", err), c.node.Close())
 		}
 	}
 	s := c.feed.Snapshot()
-	c.cfg.Logger.Info("coordinator leads", "cluster", s.Cluster.String(), "index", s.Index, "topics", len(s.Topics),
+	c.cfg.Logger.Info("coordinator opened", "leads", status.Leads, "cluster", c.cluster().String(), "index", s.Index, "topics", len(s.Topics),
 		"raft", c.Addr(), "took", time.Since(start).Round(time.Microsecond))
 	return nil
 }
 
-// Run serves until ctx ends and then closes the store. An error means that the
-// store failed: the process must end.
-func (c *Coordinator) Run(ctx context.Context) error { return c.node.Run(ctx) }
+// Run serves until ctx ends, then hands over what this node leads and closes the
+// store. An error means that the store failed, or that the cluster has taken this
+// coordinator out: the process must end.
+func (c *Coordinator) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.node.Run(ctx) })
+	g.Go(func() error { return c.machine.run(ctx) })
+	g.Go(func() error { return c.govern(ctx) })
+	g.Go(func() error { return c.enter(ctx) })
+	return g.Wait()
+}
 
 // Close is for a coordinator that was opened and is never Run.
 func (c *Coordinator) Close() error { return c.node.Close() }
@@ -110,79 +148,75 @@ func (c *Coordinator) Next(ctx context.Context, after uint64) (*cluster.Snapshot
 	return c.feed.Next(ctx, after)
 }
 
-// CreateTopic makes a topic. The same again finds it (false); a setting that
-// was given and differs is fault.TopicExists.
-func (c *Coordinator) CreateTopic(ctx context.Context, spec cluster.TopicSpec) (*cluster.Topic, bool, error) {
-	a, err := c.propose(ctx, &state.Command{Create: &state.Create{ID: ident.TopicID(uuid.New()), Spec: spec}})
-	if err != nil {
-		return nil, false, err
+// cluster is the one this node belongs to; zero: not known yet.
+func (c *Coordinator) cluster() ident.ClusterID {
+	if id := c.feed.Snapshot().Cluster; id != (ident.ClusterID{}) {
+		return id
 	}
-	if a.Topic == nil { // made by an earlier try of this call, and deleted since
-		return nil, false, fault.New(fault.TopicNotFound, "topic %s was created and has been deleted again", spec.Name)
+	if id := c.known.Load(); id != nil {
+		return *id
 	}
-	return a.Topic, a.Created, nil
+	return ident.ClusterID{}
 }
 
-// AlterTopic changes the settings that are given.
-func (c *Coordinator) AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error) {
-	a, err := c.propose(ctx, &state.Command{Alter: &state.Alter{Name: name, Patch: patch}})
-	if err != nil {
-		return nil, err
+func (c *Coordinator) learn(id ident.ClusterID) {
+	if id != (ident.ClusterID{}) {
+		c.known.Store(&id)
 	}
-	if a.Topic == nil {
-		return nil, fault.New(fault.TopicNotFound, "topic %s has been deleted", name)
-	}
-	return a.Topic, nil
-}
-
-// DeleteTopic ends a topic's life.
-func (c *Coordinator) DeleteTopic(ctx context.Context, name string) error {
-	_, err := c.propose(ctx, &state.Command{Delete: &state.Delete{Name: name}})
-	return err
-}
-
-// Register begins a new life of a node and gives its broker epoch, which is the
-// index of the registration. When it returns the feed has reached that index.
-func (c *Coordinator) Register(ctx context.Context, n cluster.Node) (ident.BrokerEpoch, error) {
-	if n.ID == c.cfg.Node.ID && n.Addresses.Raft == "" {
-		n.Addresses.Raft = c.Addr()
-	}
-	a, err := c.propose(ctx, &state.Command{Register: &state.Register{Node: n}})
-	if err != nil {
-		return 0, err
-	}
-	return a.Epoch, nil
 }
 
 // Status is where the coordinator stands.
 type Status struct {
-	Leads  bool
-	Leader ident.NodeID // zero: none known
-	Term   uint64
-	Index  uint64 // of the published state
-	Last   uint64 // the last entry of the log, raft's own included
+	Leads    bool
+	Leader   ident.NodeID // zero: none known
+	Term     uint64
+	Index    uint64         // of the published state
+	Last     uint64         // the last entry of the log, raft's own included
+	Heard    time.Duration  // how long ago this one heard the leader; 0: it leads
+	Voters   []ident.NodeID // the coordinators that count for the majority
+	Suspects []ident.NodeID // nodes whose lives the leader doubts; known at the leader alone
 }
 
 // Status is a hint, as soon as it is read.
 func (c *Coordinator) Status() Status {
 	s := c.node.Status()
-	out := Status{Leads: s.Leads, Term: s.Term, Last: s.Last, Index: c.feed.Snapshot().Index}
-	if id, err := uuid.Parse(s.Leader); err == nil {
-		out.Leader = ident.NodeID(id)
+	out := Status{Leads: s.Leads, Leader: c.leader(), Term: s.Term, Last: s.Last, Index: c.feed.Snapshot().Index, Heard: c.node.Heard()}
+	for _, m := range c.node.Members() {
+		if m.Voter {
+			out.Voters = append(out.Voters, m.ID)
+		}
+	}
+	if r := c.rules.Load(); r != nil {
+		out.Suspects = r.suspects()
 	}
 	return out
+}
+
+// leader is who leads, as raft knows it; zero: nobody.
+func (c *Coordinator) leader() ident.NodeID {
+	id, err := uuid.Parse(c.node.Status().Leader)
+	if err != nil {
+		return ident.NodeID{}
+	}
+	return ident.NodeID(id)
 }
 
 // Verify reads the coordinator's store below a data folder without changing
 // it; the node must not be running.
 func Verify(dir string, minIndex uint64) (consensus.Report, error) {
-	return consensus.Verify(dir, minIndex, checks())
+	return consensus.Verify(dir, minIndex, checks(func(ident.ClusterID) {}))
 }
 
-func checks() consensus.Checks {
+// checks look into commands and snapshots. They tell of the cluster, so that a node
+// knows it before it has heard what of its log is committed: the entry that founds
+// it is the first one, and comes to others only when it is.
+func checks(founded func(ident.ClusterID)) consensus.Checks {
 	return consensus.Checks{
 		Command: func(b []byte) error {
-			_, err := state.Decode(b)
+			c, err := state.Decode(b)
+			if err == nil && c.Found != nil {
+				founded(c.Found.Cluster)
+			}
 			return err
 		},
 		Snapshot: func(b []byte) (uint64, error) {
@@ -190,6 +224,7 @@ func checks() consensus.Checks {
 			if err != nil {
 				return 0, err
 			}
+			founded(m.Snapshot().Cluster)
 			return m.Index(), nil
 		},
 	}

@@ -104,7 +104,7 @@ func TestATopicsLifeSurvivesRestarts(t *testing.T) {
 		t.Fatalf("broker epoch %d after %d", second, first)
 	}
 	found, _ = c.Snapshot().Topic("orders")
-	if found.Partitions[0].LeaderEpoch != 2 || c.Status().Leader != me.ID {
+	if found.Partitions[0].LeaderEpoch != 3 || c.Status().Leader != me.ID {
 		t.Fatalf("%+v, %+v", found.Partitions[0], c.Status())
 	}
 }

@@ -9,20 +9,32 @@ import (
 
 	"tidewire/coordinator/consensus"
 	"tidewire/coordinator/state"
+	"tidewire/internal/cluster"
+	"tidewire/internal/control"
 	"tidewire/internal/fault"
+	"tidewire/internal/ident"
 )
 
-// propose commits a command and gives its answer; a refusal is an error. While
-// raft has no leader, or leaves open what became of the command, it is tried again
-// under the same request id, until ctx or proposeLimit ends.
-func (c *Coordinator) propose(ctx context.Context, cmd *state.Command) (state.Answer, error) {
+// tryLimit bounds one try at another coordinator: one that died does not use up the
+// time in which its successor could answer.
+const tryLimit = time.Second
+
+// Propose makes a change and gives its answer; a refusal is an error. It goes to the
+// leading coordinator, wherever that is. While there is none, or nobody knows what
+// became of the change, it is tried again under the same request id, until ctx or
+// proposeLimit ends. When it returns the feed has reached the change.
+func (c *Coordinator) Propose(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
+	return c.commit(ctx, &state.Command{Change: change})
+}
+
+// commit is Propose for a command, which may be one that only this package makes.
+func (c *Coordinator) commit(ctx context.Context, cmd *state.Command) (cluster.Answer, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
-
 	cmd.Request = state.RequestID(uuid.New())
 	cmd.Time = began.UnixMilli()
-	answer, err := c.commit(ctx, cmd)
+	answer, err := c.insist(ctx, cmd)
 	if err == nil && answer.Refusal != nil {
 		err = answer.Refusal.Fault()
 	}
@@ -30,32 +42,72 @@ func (c *Coordinator) propose(ctx context.Context, cmd *state.Command) (state.An
 	return answer, err
 }
 
-func (c *Coordinator) commit(ctx context.Context, cmd *state.Command) (state.Answer, error) {
+func (c *Coordinator) insist(ctx context.Context, cmd *state.Command) (cluster.Answer, error) {
 	b, err := state.Encode(cmd)
 	if err != nil {
-		return state.Answer{}, &fault.Error{Kind: fault.Invalid, Op: "coordinator." + cmd.Kind(), Err: err}
+		return cluster.Answer{}, &fault.Error{Kind: fault.Invalid, Op: "coordinator." + cmd.Kind(), Err: err}
 	}
-	urgent := cmd.Create == nil && cmd.Alter == nil // a node's start, a topic's end
 	pause := 5 * time.Millisecond
 	open := false // an earlier try may have been kept
 	for {
-		got, err := c.node.Apply(ctx, consensus.Command{Bytes: b, UseReserve: urgent})
+		answer, err := c.try(ctx, cmd, b)
 		if err == nil {
-			return got.(state.Answer), nil // the machine's Apply gives nothing else
+			return answer, nil
 		}
-		var e *consensus.ApplyError
-		if !errors.As(err, &e) {
-			return state.Answer{}, &fault.Error{Kind: fault.Internal, Op: "coordinator." + cmd.Kind(), Err: err}
+		v := control.Judge(err)
+		if v == control.Final && !open {
+			return cluster.Answer{}, err
 		}
-		open = open || e.Outcome == consensus.Unknown
-		if e.Outcome == consensus.NoSpace && !open {
-			return state.Answer{}, fault.New(fault.DiskFull, "the change was not made: %w", e.Err)
+		open = open || v == control.Unknown
+		if errors.Is(err, errStops) || !rest(ctx, pause) {
+			return cluster.Answer{}, control.Unavailable(open, err)
 		}
-		if e.Outcome == consensus.Stopped || !rest(ctx, pause) {
-			return state.Answer{}, unavailable(open, e.Err)
-		}
-		pause = min(2*pause, 200*time.Millisecond)
+		pause = min(2*pause, 50*time.Millisecond)
 	}
+}
+
+// try makes one try, here or at the leader.
+func (c *Coordinator) try(ctx context.Context, cmd *state.Command, b []byte) (cluster.Answer, error) {
+	leader := c.leader()
+	if c.node.Status().Leads || leader == c.cfg.Node.ID || leader == (ident.NodeID{}) || c.cfg.Peers == nil || cmd.Found != nil {
+		return c.apply(ctx, cmd, b) // without a leader it says so, and so does a node that stops
+	}
+	tried, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	answer, err := c.cfg.Peers.Propose(tried, leader, cluster.RequestID(cmd.Request), cmd.Change)
+	if err != nil {
+		return cluster.Answer{}, err
+	}
+	// Whoever has the answer finds the change in the feed; a feed that lags for
+	// longer than the caller waits makes the answer no less true.
+	_, _ = c.feed.Next(ctx, answer.Index-min(answer.Index, 1))
+	return answer, nil
+}
+
+var errStops = errors.New("this coordinator is stopping")
+
+// apply makes one try here. What control.Judge makes of its error is what became of
+// the change.
+func (c *Coordinator) apply(ctx context.Context, cmd *state.Command, b []byte) (cluster.Answer, error) {
+	urgent := cmd.Create == nil && cmd.Alter == nil // all others keep the cluster going, or free space
+	got, err := c.node.Apply(ctx, consensus.Command{Bytes: b, UseReserve: urgent})
+	if err == nil {
+		c.machine.publish()
+		return got.(cluster.Answer), nil // the machine's Apply gives nothing else
+	}
+	e, ok := errors.AsType[*consensus.ApplyError](err)
+	if !ok {
+		return cluster.Answer{}, &fault.Error{Kind: fault.Internal, Op: "coordinator." + cmd.Kind(), Err: err}
+	}
+	switch e.Outcome {
+	case consensus.NoSpace:
+		return cluster.Answer{}, fault.New(fault.DiskFull, "the change was not made: %w", e.Err)
+	case consensus.NotKept:
+		return cluster.Answer{}, control.Unavailable(false, e.Err).With(cluster.FieldKept, "no")
+	case consensus.Stopped:
+		return cluster.Answer{}, control.Unavailable(true, errors.Join(errStops, e.Err))
+	}
+	return cluster.Answer{}, control.Unavailable(true, e.Err)
 }
 
 // rest waits, and reports whether there is time left for another try.
@@ -68,11 +120,4 @@ func rest(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func unavailable(open bool, err error) error {
-	if open {
-		return fault.New(fault.CoordinatorUnavailable, "the change may have been made or may yet be; look before you repeat it: %w", err).After(time.Second)
-	}
-	return fault.New(fault.CoordinatorUnavailable, "the change was not made: %w", err).After(time.Second)
 }

@@ -172,7 +172,7 @@ func badCalls() []badCall {
 
 		absent("POST", "/topics/repartition"), absent("GET", "/topics/two/0/0/status"), absent("POST", "/groups/two/register"),
 		absent("GET", "/groups/two/g"), absent("POST", "/requests/two"), absent("POST", "/replies/inbox"), absent("POST", "/nodes/n/drain"),
-		absent("GET", "/alerts"), absent("POST", "/tickets"), absent("GET", "/asyncapi.json"),
+		absent("POST", "/tickets"), absent("GET", "/asyncapi.json"),
 		{name: "connections of no node", method: "GET", path: "/connections/?node=none", status: 404, code: "node-not-found"},
 		{name: "no such connection", method: "DELETE", path: "/connections/none", status: 404, code: "not-found"},
 	}

@@ -239,8 +239,8 @@ func badSettings(t *testing.T, x tour) {
 		{[]string{"--config", config}, nil, "slow_consumer_timeout"},
 		{nil, []string{"TIDEWIRE_DRAIN_TIMOUT=3s"}, "TIDEWIRE_DRAIN_TIMEOUT"},
 		{[]string{"--drain-timeout", "soon"}, nil, "drain"},
-		{[]string{"--join", "127.0.0.1:7402"}, nil, "join"},
-		{[]string{"--roles", "gateway"}, nil, "roles"},
+		{[]string{"--join", "127.0.0.1"}, nil, "join"},
+		{[]string{"--roles", "router"}, nil, "roles"},
 		{[]string{"--auth-issuer", "me"}, nil, "auth"},
 	} {
 		args := append([]string{"serve", "--data", filepath.Join(dir, "data"), "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, c.args...)

@@ -51,8 +51,10 @@ const betweenTries = 20 * time.Millisecond
 // each message, resumed for each connection after the first, gap where the
 // server says that something is missing; more says whether to read on.
 type follower struct {
-	addr    string // host:port to dial
+	addr    string        // host:port to dial
+	pick    func() string // the same, for each connection anew; nil: addr
 	topic   string
+	only    *int // partition; nil: all
 	note    func(client.Message) error
 	resumed func()
 	placed  func() // an event stream gave an id behind the last message
@@ -77,12 +79,19 @@ func (f *follower) webSocket(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("gave up: %w", context.Cause(ctx))
 		}
-		w, err := client.DialWS(ctx, f.addr, "")
+		addr := f.addr
+		if f.pick != nil {
+			addr = f.pick()
+		}
+		w, err := client.DialWS(ctx, addr, "")
 		if err != nil {
 			pause(ctx, betweenTries)
 			continue
 		}
 		subscribe := map[string]any{"op": "subscribe", "id": 1, "topic": f.topic}
+		if f.only != nil {
+			subscribe["partition"] = *f.only
+		}
 		if cursor == "" {
 			subscribe["from"] = "earliest"
 		} else {

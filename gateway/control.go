@@ -4,31 +4,78 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/gateway/router"
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
 )
 
 // control decides about topics through the coordinator, and answers once this
-// node's own broker has acted on the decision: a topic that was created can be
-// written and read at once, and its description has its offsets.
+// node's own broker has acted on the decision and the leaders of a new topic
+// serve: it can be written and read at once, and its description has its offsets.
 type control struct {
 	Coordinator
-	broker Broker
+	broker  Broker
+	router  *router.Router
+	propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
 }
 
-// settleTime bounds the wait for the node's own broker. The decision stands
-// whether it has acted or not, so nothing fails when the time is over.
-const settleTime = 2 * time.Second
+const (
+	// settleTime bounds the wait for brokers. The decision stands whether they have
+	// acted or not, so nothing fails when the time is over.
+	settleTime = 2 * time.Second
+	// firstLook and lastLook bound the pause between two looks at a partition that is
+	// not served yet.
+	firstLook = 2 * time.Millisecond
+	lastLook  = 100 * time.Millisecond
+	// looks is how many partitions are looked at at once.
+	looks = 16
+)
 
+// settle waits for this node's snapshot and broker.
 func (c control) settle(ctx context.Context, index uint64) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	_ = c.broker.Reached(ctx, index) // only the time or the client can be over
+	if index > 0 {
+		if _, err := c.Next(ctx, index-1); err != nil {
+			return // only the time or the client can be over
+		}
+	}
+	if c.broker != nil {
+		_ = c.broker.Reached(ctx, index) // likewise
+	}
+}
+
+// led waits until the partitions of a topic are served.
+func (c control) led(ctx context.Context, t *cluster.Topic) {
+	var g errgroup.Group
+	g.SetLimit(looks)
+	for i := range t.Partitions {
+		g.Go(func() error {
+			for pause := firstLook; ; pause = min(2*pause, lastLook) {
+				if _, err := c.router.Bounds(ctx, t.Ref(t.Partitions[i].Index)); err == nil {
+					return nil
+				}
+				timer := time.NewTimer(pause)
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					timer.Stop()
+					return nil
+				}
+			}
+		})
+	}
+	_ = g.Wait() // none fails
 }
 
 func (c control) CreateTopic(ctx context.Context, spec cluster.TopicSpec) (*cluster.Topic, bool, error) {
 	t, created, err := c.Coordinator.CreateTopic(ctx, spec)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, settleTime)
+		defer cancel()
 		c.settle(ctx, t.Modified)
+		c.led(ctx, t)
 	}
 	return t, created, err
 }
@@ -36,6 +83,8 @@ func (c control) CreateTopic(ctx context.Context, spec cluster.TopicSpec) (*clus
 func (c control) AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error) {
 	t, err := c.Coordinator.AlterTopic(ctx, name, patch)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, settleTime)
+		defer cancel()
 		c.settle(ctx, t.Modified)
 	}
 	return t, err
@@ -44,7 +93,27 @@ func (c control) AlterTopic(ctx context.Context, name string, patch cluster.Sett
 func (c control) DeleteTopic(ctx context.Context, name string) error {
 	err := c.Coordinator.DeleteTopic(ctx, name)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, settleTime)
+		defer cancel()
 		c.settle(ctx, c.Snapshot().Index)
 	}
 	return err
+}
+
+// Drain takes the leadership of everything off a node, or ends that.
+func (c control) Drain(ctx context.Context, node ident.NodeID, cancel bool) error {
+	if c.propose == nil {
+		return fault.New(fault.CoordinatorUnavailable, "this node has no way to ask the coordinator for that")
+	}
+	a, err := c.propose(ctx, cluster.Change{Drain: &cluster.Drain{Node: node, Cancel: cancel}})
+	if err != nil {
+		return err
+	}
+	if a.Refusal != nil {
+		return a.Refusal.Fault()
+	}
+	ctx, done := context.WithTimeout(ctx, settleTime)
+	defer done()
+	c.settle(ctx, a.Index)
+	return nil
 }

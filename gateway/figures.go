@@ -5,11 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/gateway/census"
 	"tidewire/gateway/deliver"
-	"tidewire/gateway/httpapi"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/seats"
-	"tidewire/internal/rpc"
 )
 
 const (
@@ -68,7 +67,7 @@ func (f *figures) take() {
 	}
 }
 
-func (f *figures) rates() (r httpapi.Rates) {
+func (f *figures) rates() (r census.Rates) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.samples) < 2 {
@@ -76,21 +75,28 @@ func (f *figures) rates() (r httpapi.Rates) {
 	}
 	a, b := f.samples[0], f.samples[len(f.samples)-1]
 	seconds := b.at.Sub(a.at).Seconds()
-	return httpapi.Rates{
+	return census.Rates{
 		InRecords: float64(b.in-a.in) / seconds, InBytes: float64(b.inBytes-a.inBytes) / seconds,
 		OutMessages: float64(b.delivered-a.delivered) / seconds, OutBytes: float64(b.deliveredB-a.deliveredB) / seconds,
 	}
 }
 
 // Figures of this node at this moment.
-func (f *figures) Figures() httpapi.Figures {
-	return httpapi.Figures{
+func (f *figures) Figures() census.Figures {
+	out := census.Figures{
 		ID: f.cfg.Node, Started: f.started, Connections: f.seats.Taken(),
-		Disk:              httpapi.Disk{Used: f.cfg.Disk.Used(), Free: f.cfg.Disk.Free()},
+		Disk:              census.Disk{Used: f.cfg.Disk.Used(), Free: f.cfg.Disk.Free(), Least: f.cfg.MinFreeBytes},
 		Rates:             f.rates(),
-		CoordinatorLeader: f.cfg.Node, // a lone node leads, or it would not run
+		CoordinatorLeader: f.cfg.Node,
 	}
+	if f.cfg.CoordinatorLeader != nil {
+		out.CoordinatorLeader = f.cfg.CoordinatorLeader()
+	}
+	if f.cfg.Suspects != nil {
+		out.Suspects = f.cfg.Suspects()
+	}
+	if f.cfg.Corrupt != nil {
+		out.Corrupt = f.cfg.Corrupt()
+	}
+	return out
 }
-
-// Loads are the partitions this node holds.
-func (f *figures) Loads() []rpc.PartitionLoad { return f.cfg.Broker.Loads() }

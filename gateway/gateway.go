@@ -14,6 +14,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/budget"
+	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/guard"
@@ -21,20 +22,21 @@ import (
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
 	"tidewire/gateway/quota"
+	"tidewire/gateway/router"
 	"tidewire/gateway/seats"
 	"tidewire/gateway/session"
 	"tidewire/gateway/stream"
 	"tidewire/gateway/topology"
 	"tidewire/gateway/turn"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 )
 
 // Broker leads partitions and reads them.
 type Broker interface {
-	publish.Appender
-	deliver.Source
-	Loads() []rpc.PartitionLoad
+	router.Local
 	// Reached returns once the broker has acted on everything that was decided
 	// up to a Raft index.
 	Reached(ctx context.Context, index uint64) error
@@ -42,8 +44,11 @@ type Broker interface {
 
 // Coordinator decides about topics and says what the cluster is.
 type Coordinator interface {
-	httpapi.Controller
+	CreateTopic(ctx context.Context, spec cluster.TopicSpec) (t *cluster.Topic, created bool, err error)
+	AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error)
+	DeleteTopic(ctx context.Context, name string) error
 	topology.Source
+	publish.Changes
 }
 
 // Disk says how the data folder stands, in bytes.
@@ -54,13 +59,26 @@ type Disk interface {
 
 // Config of a Gateway. A zero field means its default.
 type Config struct {
-	Listener    net.Listener // required; the gateway closes it
-	Broker      Broker       // required
-	Coordinator Coordinator  // required
-	Disk        Disk         // required
-	Node        ident.NodeID // required
-	Name        string       // of the node
-	Pages       http.Handler // at /; nil: none
+	Listener net.Listener // required; the gateway closes it
+	Broker   Broker       // nil: this node has none
+	// Peer finds another node by what the snapshot says of it; nil: there is none.
+	Peer func(ident.NodeID) (Peer, error)
+	// Propose asks the coordinator for a change; nil: this node cannot.
+	Propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
+	// CoordinatorLeader is the node that leads the coordinators, as far as this one
+	// knows; nil: this one does. Suspects are the nodes that this one, as the leading
+	// coordinator, has heard may be dead; nil: none.
+	CoordinatorLeader func() ident.NodeID
+	Suspects          func() []ident.NodeID
+	// Corrupt are the partitions whose replica on this node is damaged; nil: none.
+	Corrupt func() []ident.Partition
+	// MinFreeBytes is the free space below which the broker takes no records; 0: unknown.
+	MinFreeBytes int64
+	Coordinator  Coordinator  // required
+	Disk         Disk         // required
+	Node         ident.NodeID // required
+	Name         string       // of the node
+	Pages        http.Handler // at /; nil: none
 	// NotReady gives the reasons why the node cannot serve beside the gateway's
 	// own; nil: none.
 	NotReady func() []error
@@ -88,6 +106,7 @@ type Config struct {
 // Gateway serves clients.
 type Gateway struct {
 	cfg       Config
+	router    *router.Router
 	publisher *publish.Publisher
 	hub       *deliver.Hub
 	streams   *stream.Set
@@ -98,6 +117,9 @@ type Gateway struct {
 	server    *http.Server
 	ceiling   *ceiling
 	figures   *figures
+	census    *census.Census
+	backend   *census.Backend
+	departure *departure
 	slack     *slack
 }
 
@@ -105,11 +127,17 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	g := &Gateway{cfg: cfg}
-	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: cfg.Broker, Registerer: cfg.Registerer})
+	routes := router.Config{Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Peer: routed(cfg.Peer)}
+	var local func(ident.Partition) (rpc.Bounds, error)
+	if cfg.Broker != nil {
+		routes.Local, local = cfg.Broker, cfg.Broker.Bounds
+	}
+	g.router = router.New(routes)
+	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: g.router, Changes: cfg.Coordinator, Registerer: cfg.Registerer})
 	delivered := deliver.NewMetrics(cfg.Registerer)
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
-	g.hub = deliver.New(deliver.Config{Source: cfg.Broker, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
+	g.hub = deliver.New(deliver.Config{Source: g.router, Topology: cfg.Coordinator, Held: held, Logger: cfg.Logger, Metrics: delivered})
 	seated := seats.New(cfg.MaxConnections, cfg.MaxConnectionsPerIP, cfg.MaxConnectionRate, delivered.Refused)
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
@@ -126,10 +154,19 @@ func New(cfg Config) *Gateway {
 	})
 	g.slack = newSlack(seated.Moves)
 	g.figures = newFigures(cfg, g.publisher, delivered, seated)
+	g.departure = &departure{
+		self: cfg.Node, next: cfg.Coordinator.Next, wake: make(chan struct{}, 1),
+		send: []func(context.Context){g.streams.Depart, g.sessions.Depart},
+	}
+	g.backend = &census.Backend{Own: g.figures.Figures, Clients: g.connected, Away: func(cancel bool) { g.departure.set(!cancel) }}
+	g.census = census.New(census.Config{
+		Self: cfg.Node, Topology: cfg.Coordinator, Backend: g.backend, Local: local,
+		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
+	})
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
-		Node: g.figures, NotReady: cfg.NotReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
-		Guard: door, Connections: g.connected, Quota: rate,
+		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker, g.router, cfg.Propose}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Nodes: g.census, NotReady: g.notReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
+		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)
@@ -144,6 +181,8 @@ func New(cfg Config) *Gateway {
 func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.hub.Run(ctx) })
+	group.Go(func() error { return g.publisher.Run(ctx) })
+	group.Go(func() error { return g.router.Run(ctx) })
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return g.crew.Run(working) })
 	group.Go(func() error {
@@ -155,6 +194,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { return g.connected.Run(ctx) })
 	group.Go(func() error { return g.figures.run(ctx) })
+	group.Go(func() error { return g.census.Run(ctx) })
+	group.Go(func() error { return g.departure.run(ctx) })
+	group.Go(func() error { return g.departure.follow(ctx) })
 	group.Go(func() error { return g.slack.run(ctx) })
 	group.Go(func() error {
 		if err := g.server.Serve(httpapi.Patient(g.ceiling)); !errors.Is(err, http.ErrServerClosed) {
@@ -167,6 +209,26 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return g.server.Close()
 	})
 	return group.Wait()
+}
+
+// Backend answers other nodes that ask about this one.
+func (g *Gateway) Backend() *census.Backend { return g.backend }
+
+// notReady is why this node cannot serve: its own reasons, and what the cluster
+// holds of it.
+func (g *Gateway) notReady() (reasons []error) {
+	if g.cfg.NotReady != nil {
+		reasons = g.cfg.NotReady()
+	}
+	n := g.cfg.Coordinator.Snapshot().Nodes[g.cfg.Node]
+	switch {
+	case n == nil || len(reasons) > 0: // what it says of itself goes further
+	case n.State == cluster.Dead:
+		reasons = append(reasons, fault.New(fault.LeaderUnavailable, "the cluster takes this node for dead; it registers again by itself once it reaches a coordinator"))
+	case n.State == cluster.DrainingState:
+		reasons = append(reasons, fault.New(fault.Draining, "the node is drained: it serves those who come, and others serve them better; POST /nodes/{node}/drain {\"cancel\":true} or a restart ends that"))
+	}
+	return reasons
 }
 
 // Drain ends the service in order: no new connections; streams and WebSockets

@@ -1,39 +1,43 @@
 package host
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"tidewire/broker/partition"
+	"tidewire/broker/link"
 	"tidewire/broker/replica"
 	"tidewire/broker/storage"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
-	"tidewire/internal/record"
-	"tidewire/internal/vfs"
 )
 
-// Feed is the coordinator's change feed. Next blocks until there is a snapshot
-// newer than after.
-type Feed interface {
+// Coordinator is the coordinator as a broker needs it, wherever it is.
+type Coordinator interface {
+	// Next blocks until there is a snapshot newer than after, and gives the latest.
 	Next(ctx context.Context, after uint64) (*cluster.Snapshot, error)
+	// Propose asks for a change. An error is a fault: coordinator-unavailable where
+	// nobody knows what became of it.
+	Propose(ctx context.Context, c cluster.Change) (cluster.Answer, error)
+	Report(ctx context.Context, s cluster.Suspicion) error
 }
 
-// Config of a Host.
+// Config of a Host. What is not marked is required.
 type Config struct {
-	Node   ident.NodeID
-	Store  *storage.Store
-	Feed   Feed
-	Logger *slog.Logger
+	Node        ident.NodeID
+	Store       *storage.Store
+	Coordinator Coordinator
+	Network     link.Network  // to other brokers
+	Lease       func() bool   // whether this node is sure to count as alive
+	Lag         time.Duration // replica_lag; 0: 2s
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer // nil: nothing is counted in public
 }
 
 // held is a replica and what it was last told.
@@ -41,23 +45,46 @@ type held struct {
 	replica  *replica.Replica
 	log      *storage.Log
 	topic    string
+	leader   ident.NodeID
 	modified uint64 // of the topic, when it was last looked at
 }
 
 // Host holds the replicas of this node.
 type Host struct {
-	cfg Config
+	cfg       Config
+	links     *link.Links
+	proposals proposals
+	metrics   *metrics
 
+	work     sync.Mutex // held by whoever changes which replicas there are
 	mu       sync.RWMutex
 	replicas map[ident.Partition]*held
-	index    uint64        // of the snapshot that was acted on
-	acted    chan struct{} // closed when index moves; nil: nobody waits
+	mended   map[ident.Partition]time.Time // when; see Mended
+	all      atomic.Pointer[[]*replica.Replica]
+	snapshot *cluster.Snapshot // the newest that came
+	index    uint64            // of the one that was acted on
+	acted    chan struct{}     // closed when that moves; nil: nobody waits
 }
 
 // New makes a Host. It opens nothing.
 func New(cfg Config) *Host {
-	return &Host{cfg: cfg, replicas: map[ident.Partition]*held{}}
+	cfg.Lag = cmp.Or(cfg.Lag, 2*time.Second)
+	h := &Host{cfg: cfg, replicas: map[ident.Partition]*held{}, snapshot: &cluster.Snapshot{}, proposals: newProposals()}
+	h.metrics = newMetrics(h)
+	h.links = link.New(link.Config{Node: h, Network: cfg.Network, Coordinator: cfg.Coordinator, Now: time.Now, Logger: cfg.Logger})
+	return h
 }
+
+// Register shows what there is to count.
+func (h *Host) Register() error {
+	if h.cfg.Registerer == nil {
+		return nil
+	}
+	return h.cfg.Registerer.Register(h.metrics)
+}
+
+// Links are the streams to and from other brokers.
+func (h *Host) Links() *link.Links { return h.links }
 
 // Replica finds a partition of this node.
 func (h *Host) Replica(p ident.Partition) (*replica.Replica, error) {
@@ -69,251 +96,52 @@ func (h *Host) Replica(p ident.Partition) (*replica.Replica, error) {
 	return nil, fault.New(fault.LeaderUnavailable, "this node does not hold partition %d of that topic (yet)", p.Index)
 }
 
-// Replicas lists what the node holds.
+// Replicas lists what the node holds. Nobody changes the list.
 func (h *Host) Replicas() []*replica.Replica {
+	if all := h.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// enlist makes the list anew.
+func (h *Host) enlist() {
+	all := h.which(func(*held) bool { return true })
+	h.all.Store(&all)
+}
+
+// Followed lists what a leader leads of it.
+func (h *Host) Followed(leader ident.NodeID) []*replica.Replica {
+	return h.which(func(r *held) bool { return r.leader == leader })
+}
+
+func (h *Host) which(wanted func(*held) bool) []*replica.Replica {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	out := make([]*replica.Replica, 0, len(h.replicas))
 	for _, r := range h.replicas {
-		out = append(out, r.replica)
+		if wanted(r) {
+			out = append(out, r.replica)
+		}
 	}
 	return out
 }
 
-// Sweep settles what the disk holds against the first snapshot: deletions that
-// a crash cut short are finished, and what the coordinator does not know is set
-// aside. Call it once, before the first Apply.
-func (h *Host) Sweep(s *cluster.Snapshot) error {
-	for _, p := range h.cfg.Store.Found() {
-		if t := s.ByID[p.Topic]; t != nil {
-			if part, ok := t.Partition(p.Index); ok && slices.Contains(part.Replicas, h.cfg.Node) {
-				continue
-			}
-		}
-		if _, deleted := s.Deleted[p.Topic]; deleted {
-			if err := h.cfg.Store.Delete(p); err != nil {
-				return fmt.Errorf("finish the deletion of partition %s: %w", p, err)
-			}
-			continue
-		}
-		h.cfg.Logger.Error("a partition on the disk is unknown to the coordinator; it is set aside in the quarantine folder, nothing of it is deleted",
-			"topic_id", p.Topic, "partition", p.Index)
-		if err := h.cfg.Store.Quarantine(p); err != nil {
-			return fmt.Errorf("set partition %s aside: %w", p, err)
-		}
-	}
-	return nil
-}
-
-// Apply makes the replicas what a snapshot says.
-func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
-	g, _ := errgroup.WithContext(ctx)
-	g.SetLimit(2 * runtime.GOMAXPROCS(0))
-	for _, t := range s.Topics {
-		for i := range t.Partitions {
-			part := &t.Partitions[i]
-			if !slices.Contains(part.Replicas, h.cfg.Node) || h.knows(t, part) {
-				continue
-			}
-			g.Go(func() error { return h.take(t, part) })
-		}
-	}
-	err := errors.Join(g.Wait(), h.drop(s))
-	h.mu.Lock()
-	h.index = s.Index
-	if h.acted != nil {
-		close(h.acted)
-		h.acted = nil
-	}
-	h.mu.Unlock()
-	return err
-}
-
-// Reached returns once the node has acted on everything up to a Raft index.
-func (h *Host) Reached(ctx context.Context, index uint64) error {
-	for {
-		h.mu.Lock()
-		if h.index >= index {
-			h.mu.Unlock()
-			return nil
-		}
-		if h.acted == nil {
-			h.acted = make(chan struct{})
-		}
-		acted := h.acted
-		h.mu.Unlock()
-		select {
-		case <-acted:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// knows reports that a replica was told of the newest change of its topic.
-func (h *Host) knows(t *cluster.Topic, part *cluster.Partition) bool {
+// Life is the latest life of a node, as far as this one has acted.
+func (h *Host) Life(n ident.NodeID) (cluster.Life, bool) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	r, ok := h.replicas[t.Ref(part.Index)]
-	return ok && r.modified == t.Modified
+	node := h.snapshot.Nodes[n]
+	if node == nil {
+		return cluster.Life{}, false
+	}
+	return node.Life(), true
 }
 
-// take opens a partition, or tells its replica what changed.
-func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
-	ref := t.Ref(part.Index)
+// alive says whether a life is the one that counts.
+func (h *Host) alive(l cluster.Life) bool {
 	h.mu.RLock()
-	r := h.replicas[ref]
-	h.mu.RUnlock()
-	if r == nil {
-		var err error
-		if r, err = h.open(t, part, ref); err != nil {
-			return fmt.Errorf("open partition %d of topic %q: %w", part.Index, t.Name, err)
-		}
-	} else {
-		r.log.Configure(logConfig(t))
-	}
-	if part.Leader == h.cfg.Node {
-		r.replica.Lead(part.LeaderEpoch, part.Range, t.Settings)
-	}
-	h.mu.Lock()
-	r.modified = t.Modified
-	h.replicas[ref] = r
-	h.mu.Unlock()
-	return nil
-}
-
-// open opens a partition's log and rebuilds what its machine remembers.
-func (h *Host) open(t *cluster.Topic, part *cluster.Partition, ref ident.Partition) (*held, error) {
-	log, err := h.cfg.Store.Log(ref, logConfig(t))
-	if err != nil {
-		return nil, err
-	}
-	machine, err := h.recover(t, part, log)
-	if err != nil {
-		return nil, err
-	}
-	r := replica.New(ref, t.Name, log, machine)
-	log.SetSnapshotter(r.Snapshot)
-	return &held{replica: r, log: log, topic: t.Name}, nil
-}
-
-func logConfig(t *cluster.Topic) storage.LogConfig {
-	return storage.LogConfig{RetentionAge: t.Settings.RetentionAge, RetentionBytes: t.Settings.RetentionBytes}
-}
-
-// recover rebuilds what the machine of a partition remembers: from the newest
-// producer state that the log holds, and from the records after it.
-func (h *Host) recover(t *cluster.Topic, part *cluster.Partition, log *storage.Log) (*partition.Machine, error) {
-	rules := partition.Rules{Range: part.Range, MaxMessageBytes: t.Settings.MaxMessageBytes, IdempotencyWindow: t.Settings.IdempotencyWindow}
-	at, state := log.Recovered()
-	machine, err := partition.Restore(state, at)
-	if err != nil {
-		h.cfg.Logger.Warn("the producer state of a partition cannot be read; it is rebuilt from the log", "topic", t.Name, "partition", part.Index, "err", err)
-		machine, at = partition.New(log.Start()), log.Start()
-	}
-	err = log.Fold(at, func(b record.Batch) error { return machine.Fold(b, rules) })
-	if err != nil && log.Damage() == nil {
-		return nil, err
-	}
-	return machine, nil // a damaged log takes nothing more, so what is missing in the machine is never asked
-}
-
-// drop lets go of what the node no longer holds: deleted topics.
-func (h *Host) drop(s *cluster.Snapshot) error {
-	type gone struct {
-		ref ident.Partition
-		*held
-	}
-	var drop []gone
-	h.mu.Lock()
-	for ref, r := range h.replicas {
-		if s.ByID[ref.Topic] == nil {
-			drop = append(drop, gone{ref, r})
-			delete(h.replicas, ref)
-		}
-	}
-	h.mu.Unlock()
-	var errs []error
-	for _, d := range drop {
-		d.replica.Stop(fault.New(fault.TopicNotFound, "topic %q was deleted", d.topic))
-		if _, deleted := s.Deleted[d.ref.Topic]; !deleted {
-			errs = append(errs, h.cfg.Store.Quarantine(d.ref))
-			continue
-		}
-		errs = append(errs, h.cfg.Store.Delete(d.ref))
-	}
-	return errors.Join(errs...)
-}
-
-// retentionEvery is how often logs are asked to drop what is over.
-const retentionEvery = time.Second
-
-// Run follows the change feed and retention until ctx ends.
-func (h *Host) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return h.follow(ctx) })
-	g.Go(func() error { return h.retain(ctx) })
-	if err := g.Wait(); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
-}
-
-// MetaIndex is the key under which the data folder remembers the newest Raft
-// index this node acted on, so that a coordinator's store that is older than
-// the data is recognised at the next start.
-const MetaIndex = "coordinator_index"
-
-func (h *Host) follow(ctx context.Context) error {
-	h.mu.RLock()
-	index := h.index
-	h.mu.RUnlock()
-	kept := time.Time{}
-	for {
-		s, err := h.cfg.Feed.Next(ctx, index)
-		if err != nil {
-			return err
-		}
-		if err := h.Apply(ctx, s); err != nil {
-			return err
-		}
-		index = s.Index
-		if time.Since(kept) >= time.Second { // a burst of changes costs one write a second
-			if err := h.Remember(); err != nil {
-				return err
-			}
-			kept = time.Now()
-		}
-	}
-}
-
-// Remember notes the index of the newest snapshot that was acted on.
-func (h *Host) Remember() error {
-	h.mu.RLock()
-	index := h.index
-	h.mu.RUnlock()
-	err := h.cfg.Store.PutMeta(MetaIndex, fmt.Sprint(index))
-	if vfs.IsNoSpace(err) || vfs.IsNoFiles(err) {
-		// What is remembered is a lower bound, so an older one is right as well.
-		h.cfg.Logger.Warn("the index acted on is not remembered: disk space or open files are lacking", "index", index, "err", err)
-		return nil
-	}
-	return err
-}
-
-func (h *Host) retain(ctx context.Context) error {
-	tick := time.NewTicker(retentionEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case now := <-tick.C:
-			for _, r := range h.Replicas() {
-				if err := r.Retain(now); err != nil {
-					return fmt.Errorf("retention: %w", err)
-				}
-			}
-		}
-	}
+	defer h.mu.RUnlock()
+	node := h.snapshot.Nodes[l.Node]
+	return node != nil && node.BrokerEpoch == l.Epoch && node.Serves()
 }

@@ -274,7 +274,7 @@ func (m *Machine) judgeVoid(e *record.Entry, now int64) (rpc.RecordResult, recor
 // so nothing is judged. Batches come in order; one below the end is skipped.
 func (m *Machine) Fold(b record.Batch, rules Rules) error {
 	h := b.Header()
-	if h.Span > 0 && h.Next() <= m.end {
+	if h.Next() < m.end || h.Span > 0 && h.Next() == m.end {
 		return nil
 	}
 	it := b.Entries()

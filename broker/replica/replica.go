@@ -1,20 +1,23 @@
 package replica
 
 import (
-	"context"
+	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
-	"tidewire/internal/rpc"
 )
 
 // Log keeps the partition's batches.
 type Log interface {
+	replication.History
 	// Admit says whether a batch of so many bytes may be appended now:
 	// fault.DiskFull where the disk has no room, fault.LeaderUnavailable where
 	// the log is damaged.
@@ -25,322 +28,265 @@ type Log interface {
 	// failed. An error that is returned means that the batch was not taken, and
 	// that neither is called.
 	Append(b record.Batch, written, durable func(error)) error
-	// Read returns whole batches from the one that holds from, below limit.
+	// Read returns whole batches from the one that holds from, below limit,
+	// those of voids alone left out.
 	Read(from, limit ident.Offset, maxBytes int) ([]byte, error)
+	// ReadFrom returns whole batches from a position to the log's end, all of them.
+	ReadFrom(p record.Position, maxBytes int) ([]byte, error)
 	Start() ident.Offset
-	Durable() ident.Offset
+	StartPosition() record.Position
+	EndPosition() record.Position
+	DurablePosition() record.Position
+	LastEpoch() ident.Epoch
 	Bytes() int64
 	Damage() error
 	OffsetAt(ms int64) (ident.Offset, error)
 	// EpochEnd gives the last epoch at or below e and where it ended.
 	EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset)
-	Retain(now time.Time, hw ident.Offset) error
+	// Retain drops what is over, nothing of it at or behind hw: not even batches of
+	// voids at its offset, which a later leader may lack.
+	Retain(now time.Time, hw record.Position) error
+
+	// TruncateTo cuts everything behind a position; it is durable then.
+	TruncateTo(p record.Position) error
+	// Restart drops everything: the log begins at start, which lies behind the voids
+	// that went with what was before it, with the producer state as of at.
+	Restart(start record.Position, producers []byte, at ident.Offset) error
+	// SetStart moves the log start up, at most to its end; hw is what is committed.
+	SetStart(start, hw ident.Offset) error
+	// Committed is how far the log was told to be committed, by Retain and SetStart, as
+	// far as it keeps that through a restart. Of the producer states that it keeps,
+	// one is always as of a place between its start and there: without it nobody could
+	// begin anew from this log before more is committed, which may need just that.
+	Committed() ident.Offset
+	// ProducersUpTo is the newest producer state kept that is as of no more than hw.
+	ProducersUpTo(hw ident.Offset) (at ident.Offset, state []byte, ok bool)
 }
 
-// answer is who waits for a flight.
-type answer struct {
-	acks    rpc.Acks
-	results []rpc.RecordResult
-	done    func(rpc.Appended)
+// Outlet carries what a replica has for others. Its methods only note it down, and
+// come back for it later, from elsewhere.
+type Outlet interface {
+	// Push: a follower is to get something (Replica.Push).
+	Push(follower ident.NodeID, p ident.Partition)
+	// Say: the leader is to hear something (Replica.Say).
+	Say(leader ident.NodeID, p ident.Partition)
+	// Propose: the ISR should be another (Replica.Proposal).
+	Propose(p ident.Partition)
+	// Heard is when a leader was heard last.
+	Heard(leader ident.NodeID) time.Time
 }
 
-// flight is a batch on its way to the disk.
-type flight struct {
-	next    ident.Offset // the offset after it
-	written bool
-	answers []answer
+// Config of a replica. All of it is required.
+type Config struct {
+	Partition ident.Partition
+	Topic     string
+	Self      ident.NodeID
+	Log       Log
+	// Machine holds the state of the log, as far as it is there.
+	Machine *partition.Machine
+	// Rebuild makes the machine anew from the log, after a cut.
+	Rebuild func(partition.Rules) (*partition.Machine, error)
+	Outlet  Outlet
+	// Lease says whether this node is sure to be the one that the coordinator holds
+	// for alive.
+	Lease func() bool
+	// Alive says whether a life is the one that the coordinator holds for alive.
+	Alive  func(cluster.Life) bool
+	Now    func() time.Time
+	Lag    time.Duration // replica_lag
+	Logger *slog.Logger
+}
+
+// Orders are what the coordinator wants of a replica.
+type Orders struct {
+	View     replication.View
+	Range    ident.HashRange
+	Settings cluster.Settings
 }
 
 // Replica is one partition on this node.
 type Replica struct {
-	ref   ident.Partition
-	topic string
-	log   Log
+	cfg Config
+	ref ident.Partition
+	log Log
 
 	mu         sync.Mutex
 	machine    *partition.Machine
 	rules      partition.Rules
 	durability cluster.Durability
-	epoch      ident.Epoch // 0: not leading
-	stopped    error       // why it takes and gives nothing any more
-	flights    []*flight   // oldest first
-	hw         ident.Offset
-	moved      chan struct{} // closed when hw moves or the replica stops; nil: nobody waits
+	view       replication.View
+	leader     *replication.Leader   // nil: it does not lead
+	follower   *replication.Follower // nil: it does not follow
+
+	disk     record.Position // the end of what is on this node's disk
+	own      record.Position // and of what counts as kept here: the same, or what is written where no more was asked for
+	cuts     int             // of the log, so far: news of appends before a cut say nothing of written
+	cutting  bool            // a cut is under way
+	deferred *Orders         // came meanwhile
+	asked    time.Time       // when the leader was told where the log ends; zero: it is to be told
+	told     record.Position // what the leader was last told to be kept here
+	hw       ident.Offset    // of readers: it never goes back
+	serving  bool            // readers were last found to be served here
+	halted   error           // it waits for somebody to look at it
+	stopped  error           // why it takes and gives nothing any more
+
+	quiet      atomic.Bool   // nothing comes of time passing
+	all, local queue         // who waits for the high watermark, and for this node's disk
+	news       news          // what to tell once the lock is free
+	moved      chan struct{} // closed when hw moves or the role changes; nil: nobody waits
 }
 
-// New makes a replica of a log whose state the machine holds. It leads nothing
-// until Lead.
-func New(ref ident.Partition, topic string, log Log, m *partition.Machine) *Replica {
-	return &Replica{ref: ref, topic: topic, log: log, machine: m, hw: log.Durable()}
+// New makes a replica of a log whose state the machine holds. It does nothing until
+// it has orders.
+func New(cfg Config) *Replica {
+	return &Replica{
+		cfg: cfg, ref: cfg.Partition, log: cfg.Log, machine: cfg.Machine, disk: cfg.Log.DurablePosition(), own: cfg.Log.DurablePosition(),
+		hw: max(cfg.Log.Start(), min(cfg.Log.Committed(), cfg.Log.EndPosition().Offset)),
+	}
 }
 
-// Lead makes the replica the leader in an epoch, under the topic's settings.
-// Epochs never fall.
-func (r *Replica) Lead(epoch ident.Epoch, owned ident.HashRange, s cluster.Settings) {
+// Partition names what it is a replica of.
+func (r *Replica) Partition() ident.Partition { return r.ref }
+
+// Order takes in what the coordinator decided. Older orders than those in hand change
+// nothing but the topic's settings.
+func (r *Replica) Order(o Orders) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch = max(r.epoch, epoch)
-	r.durability = s.Durability
-	r.rules = partition.Rules{Range: owned, MaxMessageBytes: s.MaxMessageBytes, IdempotencyWindow: s.IdempotencyWindow}
+	defer r.unlock()
+	r.durability = o.Settings.Durability
+	r.rules = partition.Rules{Range: o.Range, MaxMessageBytes: o.Settings.MaxMessageBytes, IdempotencyWindow: o.Settings.IdempotencyWindow}
+	switch {
+	case r.stopped != nil:
+	case r.cutting:
+		r.deferred = &o
+	default:
+		r.orderLocked(o.View)
+	}
+}
+
+func (r *Replica) orderLocked(v replication.View) {
+	if r.view.Version != 0 && !v.Newer(&r.view) {
+		return
+	}
+	now, newEpoch := r.cfg.Now(), v.Epoch != r.view.Epoch
+	r.view = v
+	if newEpoch {
+		r.serving = false
+	}
+	switch {
+	case r.halted != nil:
+		r.stepDownLocked()
+		r.follower = nil
+	case v.Leader == r.cfg.Self && (newEpoch || r.leader == nil):
+		r.stepDownLocked()
+		r.follower = nil
+		r.leader = replication.Lead(r.cfg.Self, v, r.log.EndPosition(), r.own, r.hw, r.cfg.Lag, now)
+		r.settleLocked()
+		r.wakeLocked()
+	case v.Leader == r.cfg.Self:
+		r.leader.See(v, now)
+		r.settleLocked()
+	case newEpoch || r.follower == nil:
+		r.stepDownLocked()
+		r.follower = replication.FollowView(v)
+		r.asked = time.Time{}
+		r.news.say = true
+		r.wakeLocked()
+	default:
+		r.follower.See(v)
+	}
+}
+
+// stepDownLocked ends a leadership. What is not committed may be, under the next
+// leader, and may not: nobody here can tell.
+func (r *Replica) stepDownLocked() {
+	if r.leader == nil {
+		return
+	}
+	r.leader = nil
+	r.failLocked(fault.New(fault.UnknownOutcome, "the leadership of partition %d of topic %q moved while the record was being kept; repeat it with the same sequence or Idempotency-Key", r.ref.Index, r.cfg.Topic))
+}
+
+func (r *Replica) failLocked(err error) {
+	r.news.fail(&r.all, err)
+	r.news.fail(&r.local, err)
 }
 
 // Stop ends the replica: nothing is taken or given from now on, and readers
-// that wait wake up. What is under way is still answered by the log.
+// that wait wake up.
 func (r *Replica) Stop(why error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopLocked(why)
+	defer r.unlock()
+	r.stopLocked(why, fault.New(fault.UnknownOutcome, "the partition was taken from this node while the record was being kept: %w", why))
 }
 
-func (r *Replica) stopLocked(why error) {
+// stopLocked ends everything; pending is the answer to who waits.
+func (r *Replica) stopLocked(why, pending error) {
 	r.stopped = why
-	r.epoch = 0
+	r.leader, r.follower = nil, nil
+	r.failLocked(pending)
 	r.wakeLocked()
 }
 
-// Append takes a batch. done is called exactly once.
-func (r *Replica) Append(req rpc.Append, done func(rpc.Appended)) {
-	if now := r.append(req, done); now != nil {
-		done(*now)
-	}
-}
-
-// append returns the answer where there is one already.
-func (r *Replica) append(req rpc.Append, done func(rpc.Appended)) *rpc.Appended {
+// durableNow is told by the log that more is on the disk, or that nothing will be.
+func (r *Replica) durableNow(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	switch {
-	case r.stopped != nil:
-		return refused(r.stopped)
-	case r.epoch == 0:
-		return refused(fault.New(fault.LeaderUnavailable, "this node does not lead partition %d of topic %q", r.ref.Index, r.topic))
-	case req.Epoch != 0 && req.Epoch != r.epoch:
-		return refused(fault.New(fault.Fenced, "the sender knows leader epoch %d, the partition is at %d", req.Epoch, r.epoch))
-	}
-	if err := req.Batch.VerifyBody(); err != nil {
-		return refused(fault.New(fault.Internal, "a batch for partition %s: %w", r.ref, err))
-	}
-	if err := r.log.Admit(len(req.Batch)); err != nil {
-		if results, ok := r.machine.Repeats(req.Batch); ok && !fault.Lasting(err) {
-			return r.joinLocked(answer{req.Acks, results, done}) // what is kept is kept, however full the disk is
+	case err == nil:
+		r.disk = r.log.DurablePosition()
+		if r.keptLocked(r.disk); len(r.local.waiting) > 0 && r.leader != nil {
+			r.settleLocked() // what was written long ago is on the disk now
 		}
-		return refused(err)
-	}
-	plan, err := r.machine.Append(req.Batch, rpc.Clock(time.Now()), r.rules)
-	if err != nil {
-		return refused(err)
-	}
-	if plan.Batch == nil {
-		return r.joinLocked(answer{req.Acks, plan.Results, done})
-	}
-	plan.Batch.Assign(record.Place{Partition: r.ref, Epoch: r.epoch, Base: plan.Base, Timestamp: plan.Timestamp})
-	f := &flight{next: r.machine.End(), answers: []answer{{req.Acks, plan.Results, done}}}
-	var written func(error)
-	if r.durability == cluster.Replicated {
-		written = func(err error) { r.wrote(f, err) }
-	}
-	if err := r.log.Append(plan.Batch, written, func(err error) { r.land(f, err) }); err != nil {
-		// The machine is ahead of the log now, and there is no way back.
-		r.stopLocked(err)
-		return refused(err)
-	}
-	r.flights = append(r.flights, f)
-	return nil
-}
-
-func refused(err error) *rpc.Appended { return &rpc.Appended{Err: err} }
-
-// joinLocked answers a batch that leaves nothing to append: at once when all
-// before it has landed, else with the newest flight.
-func (r *Replica) joinLocked(a answer) *rpc.Appended {
-	if n := len(r.flights); n > 0 {
-		f := r.flights[n-1]
-		if !(f.written && a.acks != rpc.AcksLeader) {
-			f.answers = append(f.answers, a)
-			return nil
-		}
-	}
-	return &rpc.Appended{Records: a.results}
-}
-
-// wrote commits a flight of a topic that asks for no fsync.
-func (r *Replica) wrote(f *flight, err error) {
-	if err != nil {
-		return // land will come with the same
-	}
-	r.mu.Lock()
-	f.written = true
-	r.commitLocked(f.next)
-	var now, later []answer
-	for _, a := range f.answers {
-		if a.acks == rpc.AcksLeader {
-			later = append(later, a)
-		} else {
-			now = append(now, a)
-		}
-	}
-	f.answers = later
-	r.mu.Unlock()
-	for _, a := range now {
-		a.done(rpc.Appended{Records: a.results})
+	case r.stopped == nil:
+		r.stopLocked(fault.New(fault.LeaderUnavailable, "the data folder of this node has failed: %w", err),
+			fault.New(fault.UnknownOutcome, "the disk failed while the record was being kept; it may or may not be there after the restart: %w", err))
 	}
 }
 
-// land ends a flight: it is on disk, or the data folder has failed.
-func (r *Replica) land(f *flight, err error) {
-	r.mu.Lock()
-	if err == nil {
-		if r.flights[0] != f {
-			panic("replica: flights land in the order in which they left")
-		}
-		r.flights[0] = nil
-		r.flights = r.flights[1:]
-		r.commitLocked(f.next)
-		r.mu.Unlock()
-		for _, a := range f.answers {
-			a.done(rpc.Appended{Records: a.results})
-		}
-		return
-	}
-	r.stopLocked(fault.New(fault.LeaderUnavailable, "the data folder of this node has failed: %w", err))
-	flights := r.flights
-	r.flights = nil
-	r.mu.Unlock()
-	unknown := fault.New(fault.UnknownOutcome, "the disk failed while the record was being kept; it may or may not be there after the restart: %w", err)
-	for _, f := range flights {
-		for _, a := range f.answers {
-			a.done(rpc.Appended{Err: unknown})
-		}
-	}
-}
-
-// commitLocked moves the high watermark, which never goes back.
-func (r *Replica) commitLocked(hw ident.Offset) {
-	if hw > r.hw {
-		r.hw = hw
-		r.wakeLocked()
-	}
-}
-
-func (r *Replica) wakeLocked() {
-	if r.moved != nil {
-		close(r.moved)
-		r.moved = nil
-	}
-}
-
-// Bounds of what can be read.
-func (r *Replica) Bounds() (rpc.Bounds, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := rpc.Bounds{Start: r.log.Start(), HW: r.hw, Epoch: r.epoch}
-	if r.stopped == nil && r.epoch == 0 {
-		return b, fault.New(fault.LeaderUnavailable, "this node does not lead partition %d of topic %q", r.ref.Index, r.topic)
-	}
-	return b, r.stopped
-}
-
-// Wait returns a channel that is closed once the high watermark is above
-// after, or the replica stops.
-func (r *Replica) Wait(after ident.Offset) (<-chan struct{}, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped != nil {
-		return nil, r.stopped
-	}
-	if r.hw > after {
-		return closed(), nil
-	}
-	if r.moved == nil {
-		r.moved = make(chan struct{})
-	}
-	return r.moved, nil
-}
-
-func closed() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
-
-// Read returns committed batches.
-func (r *Replica) Read(_ context.Context, req rpc.Read) (rpc.ReadResult, error) {
-	b, err := r.Bounds()
-	out := rpc.ReadResult{Bounds: b}
-	if err != nil {
-		return out, err
-	}
-	switch {
-	case req.Offset < b.Start:
-		return out, Expired(r.topic, r.ref.Index, req.Offset, b)
-	case req.Offset > b.HW:
-		return out, fault.New(fault.OffsetNotFound, "partition %d of topic %q ends at offset %d; %d is above it", r.ref.Index, r.topic, b.HW, req.Offset).
-			With("earliest", b.Start).With("end", b.HW)
-	case req.Offset == b.HW:
-		if err := r.log.Damage(); err != nil {
-			return out, err // what follows is not "nothing"
-		}
-		return out, nil
-	}
-	out.Batches, err = r.log.Read(req.Offset, b.HW, req.MaxBytes)
-	if fault.Is(err, fault.OffsetExpired) { // retention came in between
-		out.Bounds.Start = r.log.Start()
-		return out, Expired(r.topic, r.ref.Index, req.Offset, out.Bounds)
-	}
-	return out, err
-}
-
-// Expired is the error for an offset below the log start.
-func Expired(topic string, p ident.Index, asked ident.Offset, b rpc.Bounds) error {
-	return fault.New(fault.OffsetExpired, "offset %d of partition %d of topic %q is no longer kept; the earliest is %d", asked, p, topic, b.Start).
-		With("partition", p).With("requested", asked).With("earliest", b.Start).With("end", b.HW)
-}
-
-// OffsetAt finds the first committed offset whose time is at or after ms; the
-// high watermark where there is none.
-func (r *Replica) OffsetAt(ms int64) (ident.Offset, error) {
-	b, err := r.Bounds()
-	if err != nil {
-		return 0, err
-	}
-	o, err := r.log.OffsetAt(ms)
-	return min(o, b.HW), err
-}
-
-// EpochEnd is where a leader epoch ended, the high watermark for the one that
-// still goes on.
-func (r *Replica) EpochEnd(e ident.Epoch) (ident.Offset, error) {
-	b, err := r.Bounds()
-	if err != nil {
-		return 0, err
-	}
-	if e >= b.Epoch {
-		return b.HW, nil
-	}
-	_, end := r.log.EpochEnd(e)
-	return min(end, b.HW), nil
-}
-
-// Load is what the node reports of the partition.
-func (r *Replica) Load() rpc.PartitionLoad {
-	b, _ := r.Bounds() // a stopped replica still has its bounds
-	return rpc.PartitionLoad{Partition: r.ref, Bounds: b, Bytes: r.log.Bytes()}
-}
-
-// Retain drops what the topic's retention no longer wants.
-func (r *Replica) Retain(now time.Time) error {
-	r.mu.Lock()
-	hw, stopped := r.hw, r.stopped
-	r.mu.Unlock()
-	if stopped != nil {
+// writtenUpTo makes what the log calls when a batch is in the page cache, for a topic
+// that asks for no more; nil for others.
+func (r *Replica) writtenUpTo(end record.Position) func(error) {
+	if r.durability != cluster.Replicated {
 		return nil
 	}
-	return r.log.Retain(now, hw)
+	cuts := r.cuts
+	return func(err error) {
+		if err != nil {
+			return // durable comes with the same
+		}
+		r.mu.Lock()
+		defer r.unlock()
+		if r.cuts == cuts {
+			r.keptLocked(end)
+		}
+	}
 }
 
-// Snapshot is the producer state as of the log's end, for the log to keep.
-func (r *Replica) Snapshot() (ident.Offset, []byte) {
+// keptLocked notes what counts as kept on this node.
+func (r *Replica) keptLocked(to record.Position) {
+	if !r.own.Before(to) {
+		return
+	}
+	r.own = to
+	switch {
+	case r.leader != nil:
+		r.leader.Synced(to)
+		r.settleLocked()
+	case r.follower != nil && r.follower.Agreed():
+		r.news.say = true
+	}
+}
+
+// Halted says why a replica waits for somebody to look at it; nil: it does not.
+func (r *Replica) Halted() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.machine.End(), r.machine.Snapshot()
+	return r.halted
 }
+
+func (r *Replica) notLed() error {
+	return fault.New(fault.LeaderUnavailable, "this node does not lead partition %d of topic %q", r.ref.Index, r.cfg.Topic)
+}
+
+func (r *Replica) String() string { return fmt.Sprintf("%s (%s)", r.ref, r.cfg.Topic) }

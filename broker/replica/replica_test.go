@@ -3,10 +3,12 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -18,7 +20,8 @@ import (
 type disk struct {
 	batches []record.Batch
 	queue   []waiting
-	durable ident.Offset
+	end     record.Position
+	durable record.Position
 	admit   error
 	refuse  error
 	damage  error
@@ -26,7 +29,7 @@ type disk struct {
 }
 
 type waiting struct {
-	next             ident.Offset
+	next             record.Position
 	written, durable func(error)
 }
 
@@ -36,7 +39,8 @@ func (d *disk) Append(b record.Batch, written, durable func(error)) error {
 		return d.refuse
 	}
 	d.batches = append(d.batches, b)
-	d.queue = append(d.queue, waiting{b.Header().Next(), written, durable})
+	d.end = d.end.After(b.Header())
+	d.queue = append(d.queue, waiting{d.end, written, durable})
 	return nil
 }
 
@@ -53,12 +57,32 @@ func (d *disk) Read(from, limit ident.Offset, _ int) ([]byte, error) {
 	return out, nil
 }
 func (d *disk) Start() ident.Offset                                { return d.start }
-func (d *disk) Durable() ident.Offset                              { return d.durable }
+func (d *disk) StartPosition() record.Position                     { return record.At(d.start) }
+func (d *disk) Committed() ident.Offset                            { return d.start }
+func (d *disk) EndPosition() record.Position                       { return d.end }
+func (d *disk) DurablePosition() record.Position                   { return d.durable }
+func (d *disk) LastEpoch() ident.Epoch                             { return 0 }
 func (d *disk) Bytes() int64                                       { return 0 }
 func (d *disk) Damage() error                                      { return d.damage }
 func (d *disk) OffsetAt(int64) (ident.Offset, error)               { return 99, nil }
 func (d *disk) EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) { return e, 99 }
-func (d *disk) Retain(time.Time, ident.Offset) error               { return nil }
+func (d *disk) Retain(time.Time, record.Position) error            { return nil }
+
+// What follows is of followers, which this disk has none of.
+func (d *disk) EpochEndPosition(e ident.Epoch) (ident.Epoch, record.Position) { return e, d.end }
+func (d *disk) ReadFrom(record.Position, int) ([]byte, error)                 { return nil, nil }
+func (d *disk) TruncateTo(record.Position) error                              { return nil }
+func (d *disk) Restart(record.Position, []byte, ident.Offset) error           { return nil }
+func (d *disk) SetStart(ident.Offset, ident.Offset) error                     { return nil }
+func (d *disk) ProducersUpTo(ident.Offset) (ident.Offset, []byte, bool)       { return 0, nil, false }
+
+// alone is the outlet of a replica without others.
+type alone struct{}
+
+func (alone) Push(ident.NodeID, ident.Partition) {}
+func (alone) Say(ident.NodeID, ident.Partition)  {}
+func (alone) Propose(ident.Partition)            {}
+func (alone) Heard(ident.NodeID) time.Time       { return time.Time{} }
 
 // write tells that all that is queued is in the page cache.
 func (d *disk) write() {
@@ -81,9 +105,18 @@ func (d *disk) sync(err error) {
 
 var ref = ident.Partition{Topic: ident.TopicID{1}, Index: 0}
 
+var self = ident.NodeID{1}
+
 func leading(d *disk, durability cluster.Durability) *Replica {
-	r := New(ref, "orders", d, partition.New(0))
-	r.Lead(3, ident.FullRange, cluster.Settings{MaxMessageBytes: 1000, Durability: durability, IdempotencyWindow: time.Minute})
+	r := New(Config{
+		Partition: ref, Topic: "orders", Self: self, Log: d, Machine: partition.New(0), Outlet: alone{}, Lag: time.Second, Now: time.Now,
+		Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+	})
+	r.Order(Orders{
+		View:     replication.View{Epoch: 3, Version: 1, Leader: self, Replicas: []ident.NodeID{self}, ISR: []ident.NodeID{self}, MinInsync: 1},
+		Range:    ident.FullRange,
+		Settings: cluster.Settings{MaxMessageBytes: 1000, Durability: durability, IdempotencyWindow: time.Minute},
+	})
 	return r
 }
 
@@ -210,7 +243,7 @@ func TestALogThatRefusesWhatItAdmittedEndsTheLead(t *testing.T) {
 	d.refuse = nil
 	got.append(r, "c", rpc.AcksAll, one(2))
 	d.sync(nil)
-	got.expect(t, "b: leader-unavailable", "c: leader-unavailable", "a: offset 0")
+	got.expect(t, "a: unknown-outcome", "b: leader-unavailable", "c: leader-unavailable")
 }
 
 func TestRefusalsOfTheMomentLeaveTheSequenceAsItWas(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/broker/journal"
-	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
 )
 
@@ -82,10 +81,21 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	}
 	s.journal.Release(cut.At)
 	s.checked.Store(bytes)
+	s.uncounted.Store(false)
 	for i, l := range logs {
 		l.checkpointed(marks[i])
 	}
 	return nil
+}
+
+// countedOnDisk makes a checkpoint if the one on the disk did not count voids: what
+// was counted at the start, from files that change, is state before an entry is
+// written that relies on it.
+func (s *Store) countedOnDisk() error {
+	if !s.uncounted.Load() || s.readOnly != nil {
+		return nil
+	}
+	return s.checkpoint(context.Background())
 }
 
 // countChanged is how many logs have something for a checkpoint.
@@ -141,10 +151,9 @@ func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 	m.changes = l.changes
 	changed := l.changes != l.kept
 	l.mu.Unlock()
-	var at ident.Offset
-	var producers []byte
+	var s snapshotAt
 	if changed {
-		at, producers, m.snapshotted = l.takeSnapshot() // before flushMu: its owner has locks of its own
+		s = l.takeSnapshot() // before flushMu: its owner has locks of its own
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -157,8 +166,11 @@ func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 	var ref snapshotRef
 	if changed {
 		l.persistIndex()
+		l.mu.Lock()
+		m.snapshotted = l.fitsLocked(s, l.start)
+		l.mu.Unlock()
 		if m.snapshotted {
-			ref, err = l.writeSnapshot(at, producers)
+			ref, err = l.writeSnapshot(s.at, s.state)
 			switch {
 			case err == nil:
 			case vfs.IsNoSpace(err) || vfs.IsHarmed(err):
@@ -180,11 +192,12 @@ func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 	if l.next == 0 && l.applied == 0 && len(l.segs) == 0 {
 		return logMark{}, nil // nothing was ever kept
 	}
-	if m.snapshotted && ref.at >= l.start && ref.at <= l.next {
+	if m.snapshotted {
 		l.addSnap(ref)
 	}
 	l.applied = max(l.applied, cut)
-	m.state = appendState(nil, l.part, &l.state)
+	kept := l.inSegments()
+	m.state = appendState(nil, l.part, &kept)
 	return m, nil
 }
 

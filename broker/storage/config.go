@@ -30,6 +30,8 @@ type Config struct {
 	OpenFiles        int           // most segment files open at once; 1,000
 	MinFreeBytes     int64         // appends are refused below this much free space; 64 MiB
 	LastCheckpoint   time.Duration // what Run's end may spend on a checkpoint; 10s
+	ScrubBytes       int64         // what the scrub reads in a second; 8 MiB. Negative: there is none
+	ScrubEvery       time.Duration // how often a pass of the scrub begins; 24h
 	RetrySpace       time.Duration // how often to try again when the disk is full; 1s
 
 	frameBytes  int // of the journal; its default. Tests make groups of several frames
@@ -57,6 +59,8 @@ func (c Config) withDefaults() Config {
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 64<<20)
 	c.syncsAtOnce = cmp.Or(c.syncsAtOnce, 32)
 	c.LastCheckpoint = cmp.Or(c.LastCheckpoint, 10*time.Second)
+	c.ScrubBytes = cmp.Or(c.ScrubBytes, 8<<20)
+	c.ScrubEvery = cmp.Or(c.ScrubEvery, 24*time.Hour)
 	c.RetrySpace = cmp.Or(c.RetrySpace, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c

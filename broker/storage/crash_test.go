@@ -425,7 +425,7 @@ func (w *world) step(s *Store, l *Log, p *promised, n int) error {
 		}
 		p.voids = keep
 		w.mu.Unlock()
-		if err := l.Truncate(to); err != nil {
+		if err := l.TruncateTo(record.At(to)); err != nil {
 			return err
 		}
 		w.saw("truncation")

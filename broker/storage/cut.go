@@ -1,52 +1,59 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"path/filepath"
 	"slices"
 
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/vfs"
 )
 
 // segmentCut says where a truncation cuts a log's segments. It stands in the
 // journal entry, so that replay does not need files that may be gone by then.
 type segmentCut struct {
-	end    ident.Offset // of what is left
-	base   ident.Offset // of the segment that is cut
-	pos    int64        // its bytes that are left
+	end    record.Position // of what is left
+	base   ident.Offset    // of the segment that is cut
+	pos    int64           // its bytes that are left
 	lastMs int64
+	epoch  ident.Epoch // of the last batch that is left; 0: the epochs known tell
 }
 
 // uncut is the base of a cut that leaves the segments alone.
 const uncut = ident.Offset(math.MaxInt64)
 
-// planCut finds out where to cut. An offset inside a batch cuts the whole batch.
-func (s *state) planCut(fsys vfs.FS, dir string, p ident.Partition, to ident.Offset) (segmentCut, error) {
-	i := s.find(to)
-	if i >= 0 && s.segs[i].base == to {
-		i-- // that one goes altogether
+// planCut finds out where to cut: behind the last batch that ends at or before
+// to. A position inside a batch cuts the whole batch.
+func (s *state) planCut(fsys vfs.FS, dir string, p ident.Partition, to record.Position) (segmentCut, error) {
+	w := segmentWalk{fsys: fsys, dir: dir, part: p, state: s}
+	for {
+		c := segmentCut{end: s.startPos()}
+		err := w.from(to.Offset, func(at record.Position, g segment, pos int64, h record.Header) (bool, error) {
+			c.end, c.base, c.pos = at, g.base, pos
+			if to.Before(at.After(h)) {
+				return false, nil
+			}
+			// Should it be the last one of all:
+			c.end, c.pos, c.lastMs, c.epoch = at.After(h), pos+int64(h.Length), h.Timestamp, h.Epoch
+			return true, nil
+		})
+		nothing := len(s.segs) == 0 || c.base == s.segs[0].base && c.pos == 0
+		if w.whole || err != nil && !w.misled(err) || err == nil && (nothing || c.epoch != 0 && c.end.Offset == to.Offset) {
+			return c, err
+		}
+		w.whole = true // it may have begun at the very batch that goes, and that has others before it
 	}
-	if i < 0 {
-		return segmentCut{end: max(s.start, min(to, s.flushed))}, nil
-	}
-	g := s.segs[i]
-	f, err := fsys.Open(filepath.Join(dir, offsetName(g.base, segmentSuffix)))
-	if err != nil {
-		return segmentCut{}, err
-	}
-	c, err := findCut(f, p, g, to)
-	return c, errors.Join(err, f.Close())
 }
 
 // cutSegments takes everything behind the cut out of the description. It may be
 // played on an older one, whose segments did not get so far. Bytes decide, for
 // batches of voids may lie on both sides of one offset.
 func (s *state) cutSegments(c segmentCut) {
+	if c.base == uncut {
+		return
+	}
 	segs := slices.Clone(s.segs)
 	for n := len(segs); n > 0 && (segs[n-1].base > c.base || segs[n-1].base == c.base && c.pos == 0); n-- {
 		segs = segs[:n-1]
@@ -54,30 +61,17 @@ func (s *state) cutSegments(c segmentCut) {
 	if n := len(segs); n > 0 && segs[n-1].base == c.base && segs[n-1].bytes > c.pos {
 		segs[n-1].bytes, segs[n-1].lastMs = c.pos, c.lastMs
 	}
-	s.segs, s.flushed = segs, min(s.flushed, c.end)
+	s.segs = segs
+	s.setFlushed(record.Least(s.flushedPos(), c.end))
 }
 
-// findCut walks a segment to the batch that holds an offset, or would.
-func findCut(f vfs.File, p ident.Partition, g segment, to ident.Offset) (segmentCut, error) {
-	w := &walker{f: f, part: p, end: g.bytes, next: g.base}
-	c := segmentCut{base: g.base, lastMs: g.firstMs}
-	for {
-		c.pos, c.end = w.pos, w.next
-		_, h, err := w.step()
-		if errors.Is(err, io.EOF) || err == nil && (h.Next() > to || h.Base >= to) {
-			return c, nil
-		}
-		if err != nil {
-			return c, err
-		}
-		c.lastMs = h.Timestamp
+// TruncateTo cuts everything behind a position; one inside a batch cuts the whole
+// batch. When it returns the cut is durable. Batches that are cut before they were
+// durable still hear of their journal entry.
+func (l *Log) TruncateTo(to record.Position) error {
+	if err := l.store.countedOnDisk(); err != nil {
+		return fmt.Errorf("truncate %s: %w", l.part, err)
 	}
-}
-
-// Truncate cuts the log at an offset that begins a batch; one inside a batch
-// cuts the whole batch. When it returns the cut is durable. Batches that are
-// cut before they were durable still hear of their journal entry.
-func (l *Log) Truncate(to ident.Offset) error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	l.persistIndex() // so that the file alone tells the index
@@ -87,25 +81,24 @@ func (l *Log) Truncate(to ident.Offset) error {
 	err := l.refusalLocked("truncate", false)
 	switch {
 	case err != nil:
-	case to < l.start:
-		err = fmt.Errorf("truncate %s at offset %d: the log starts at %d", l.part, to, l.start)
-	case to >= l.next:
+	case to.Before(l.startPos()):
+		err = fmt.Errorf("truncate %s at %s: the log starts at %s", l.part, at(to), at(l.startPos()))
+	case !to.Before(l.nextPos()):
 		l.mu.Unlock()
 		return nil
 	}
+	// Only this call, holding flushMu, changes segments.
+	now := state{start: l.start, startVoids: l.startVoids, flushed: l.flushed, flushedVoids: l.flushedVoids, segs: l.segs}
+	forgotten := len(l.epochs) > 0 && !l.epochs[0].at.Before(to) // the history does not go back so far
 	l.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	// Read where to cut before anything changes. Only this call, holding
-	// flushMu, changes segments.
-	l.mu.Lock()
-	now := state{start: l.start, flushed: l.flushed, segs: l.segs}
-	l.mu.Unlock()
-	cut, inSegments := segmentCut{end: now.flushed, base: uncut}, to < now.flushed
-	if inSegments {
+	// Read where to cut before anything changes.
+	cut, inSegments := segmentCut{end: now.flushedPos(), base: uncut}, to.Before(now.flushedPos())
+	if inSegments || forgotten {
 		if cut, err = now.planCut(l.store.cfg.FS, l.dir, l.part, to); err != nil {
-			return fmt.Errorf("truncate %s at offset %d: %w", l.part, to, err)
+			return fmt.Errorf("truncate %s at %s: %w", l.part, at(to), err)
 		}
 	}
 
@@ -113,7 +106,7 @@ func (l *Log) Truncate(to ident.Offset) error {
 	if now.cutSegments(cut); inSegments && len(now.segs) > 0 {
 		f, err := l.store.files.acquire(l.path(now.segs[len(now.segs)-1].base, segmentSuffix))
 		if err != nil {
-			return fmt.Errorf("truncate %s at offset %d: %w", l.part, to, err)
+			return fmt.Errorf("truncate %s at %s: %w", l.part, at(to), err)
 		}
 		defer l.store.files.release(f)
 	}
@@ -126,7 +119,7 @@ func (l *Log) Truncate(to ident.Offset) error {
 	old := l.segs
 	l.cutTailLocked(to)
 	l.cutSegments(cut)
-	l.settle(to, lastOf(l.tail))
+	l.settle(cut, lastOf(l.tail))
 	l.cuts++
 	l.changes++
 	l.mu.Unlock()
@@ -143,7 +136,7 @@ func (l *Log) Truncate(to ident.Offset) error {
 	}
 	if err := l.cutFiles(old, segs); err != nil {
 		if vfs.IsHarmed(err) {
-			l.setDamage(&Damage{Offset: cut.end, File: l.dir, Reason: "the segments cannot be cut: " + why(err)})
+			l.setDamage(&Damage{Offset: cut.end.Offset, File: l.dir, Reason: "the segments cannot be cut: " + why(err)})
 		} else {
 			l.store.fail(err)
 		}
@@ -152,10 +145,18 @@ func (l *Log) Truncate(to ident.Offset) error {
 	return nil
 }
 
+// at names a position as a person reads it.
+func at(p record.Position) string {
+	if p.Voids == 0 {
+		return fmt.Sprintf("offset %d", p.Offset)
+	}
+	return fmt.Sprintf("offset %d behind %d batches of voids", p.Offset, p.Voids)
+}
+
 // cutTailLocked takes batches off the end of the tail.
-func (l *Log) cutTailLocked(to ident.Offset) {
+func (l *Log) cutTailLocked(to record.Position) {
 	n := len(l.tail)
-	for ; n > 0 && (l.tail[n-1].head.Base >= to || l.tail[n-1].head.Next() > to); n-- {
+	for ; n > 0 && to.Before(l.tail[n-1].after()); n-- {
 		it := l.tail[n-1]
 		it.cut = true
 		l.tailBytes -= int64(len(it.batch))
@@ -188,7 +189,7 @@ func (l *Log) cutFiles(old, segs []segment) error {
 		err = f.Truncate(g.bytes)
 		f.dirty.Store(true)
 		if err == nil {
-			_, err = verifySegment(f, l.part, &ix, indexEntry{offset: g.base}, g.bytes)
+			ix, err = l.indexOf(f, g)
 		}
 		l.store.files.release(f)
 		if err != nil {
@@ -205,6 +206,24 @@ func (l *Log) cutFiles(old, segs []segment) error {
 	defer l.mu.Unlock()
 	l.index = ix
 	return nil
+}
+
+// indexOf makes the index of a segment that was cut: what its file says of what is
+// left, and the rest from the segment.
+func (l *Log) indexOf(f vfs.File, g segment) (indexer, error) {
+	ix := indexer{every: l.store.cfg.IndexBytes}
+	if b, err := vfs.ReadFile(l.store.cfg.FS, l.path(g.base, indexSuffix)); err == nil {
+		ix.entries = decodeIndex(b, indexSeed(l.part, g.base), g.base, g.bytes)
+	}
+	if n := len(ix.entries); n > 0 {
+		ix.last, ix.any = ix.entries[n-1], true
+		if _, err := verifySegment(f, l.part, &ix, ix.last, g.bytes); err == nil {
+			return ix, nil
+		}
+		ix = indexer{every: ix.every} // it may be what is wrong
+	}
+	_, err := verifySegment(f, l.part, &ix, indexEntry{offset: g.base}, g.bytes)
+	return ix, err
 }
 
 // removeSegment unlinks a segment that the durable state does not name any

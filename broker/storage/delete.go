@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tidewire/broker/journal"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
 )
@@ -25,6 +26,36 @@ func (s *Store) Delete(p ident.Partition) error {
 // Quarantine takes a partition out of the store and sets its files aside.
 func (s *Store) Quarantine(p ident.Partition) error {
 	return s.drop(p, entryAside, setAside)
+}
+
+// Replace sets a partition's files aside and leaves it without any, so that the
+// next call of Log gives a fresh log to fetch everything into again. It is for a
+// damaged log of which others have copies. When it returns that is durable; a crash
+// leaves the old log or a fresh one. The old *Log refuses everything from then on.
+func (s *Store) Replace(p ident.Partition) error {
+	if s.readOnly != nil {
+		return &fault.Error{Kind: fault.LeaderUnavailable, Op: "storage.replace", Err: fmt.Errorf("partition %s: the journal is corrupt, so nothing can be written to this data folder, a fresh log neither: %w", p, s.readOnly)}
+	}
+	if err := s.Quarantine(p); err != nil {
+		return err
+	}
+	if !s.isGone(p) {
+		return nil
+	}
+	s.checkMu.Lock()
+	err := s.clearLingering()
+	s.checkMu.Unlock()
+	if s.isGone(p) {
+		return errors.Join(fmt.Errorf("the files of %s cannot be set aside yet; it is tried again", p), err)
+	}
+	return nil
+}
+
+func (s *Store) isGone(p ident.Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, gone := s.gone[p]
+	return gone
 }
 
 func (s *Store) drop(p ident.Partition, t journal.Type, fate fate) error {

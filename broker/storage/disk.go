@@ -33,7 +33,12 @@ func (s *Store) Free() int64 {
 }
 
 // JournalBytes is what the journal's files take on the disk.
-func (s *Store) JournalBytes() int64 { return s.journal.Held() }
+func (s *Store) JournalBytes() int64 {
+	if s.journal == nil { // the folder is read-only
+		return 0
+	}
+	return s.journal.Held()
+}
 
 // Admit says whether n more bytes can be taken, to be asked before offsets are
 // given out: space for the batch is there in the journal and will be there for

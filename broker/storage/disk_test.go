@@ -246,3 +246,28 @@ func TestTwoProcessesCannotShareAFolder(t *testing.T) {
 	s.mustClose(t)
 	start(t, cfg).mustClose(t)
 }
+
+// Somebody cuts a segment under a running node: who reads it is told, and does
+// not look for the rest for ever.
+func TestASegmentThatIsCutUnderAReaderIsDamage(t *testing.T) {
+	disk := faultfs.New(0)
+	s := start(t, patient(disk))
+	l := s.mustLog(t, part(1), LogConfig{})
+	for range 3 {
+		mustPut(t, l, 1, 1, 2, 60)
+	}
+	if err := s.checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := disk.OpenWrite(l.path(0, segmentSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(l.Bytes()-10), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Read(4, 6, 1000); !fault.Is(err, fault.LeaderUnavailable) || l.Damage() == nil {
+		t.Errorf("read: %v, damage: %v", err, l.Damage())
+	}
+	s.mustClose(t)
+}

@@ -25,13 +25,25 @@
 //   - What the state says of a log and the journal position up to which it says
 //     so change together, so replay applies each entry once, in order.
 //   - Nothing unexplained is deleted: it goes to quarantine/.
+//   - The first entry of a log says that it begins. What the journal holds of a
+//     partition of that name from before, and was taken out, stays dead.
+//
+// # Positions
+//
+// Batches of voids take no offset, so replicas count in positions: an offset and how
+// many of those stand there. Start, flushed and end of a log are positions, and so
+// is where an epoch began. The count goes on although what stood there first is gone
+// with a segment, so all replicas number alike. Whatever stands at one offset lies in
+// one segment.
 //
 // # Damage
 //
 // A bad batch below a mark is damage: the log serves what lies before it and
 // refuses everything else, appends included, until somebody repairs it. A
 // corrupt journal makes the whole folder read-only: what is proven is served,
-// nothing is written, so that nothing is made worse.
+// nothing is written, so that nothing is made worse. A scrub reads every segment
+// again from time to time. Where others have copies, Replace sets a damaged log
+// aside and leaves a fresh one to fetch into.
 //
 // # What it does not do
 //

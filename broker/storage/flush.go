@@ -64,6 +64,9 @@ func rolls(cfg LogConfig, active segment, it *item) bool {
 	if active.bytes == 0 || it.head.Base == active.base {
 		return false // a segment's name is its base: two cannot share one
 	}
+	if it.at.Voids > 0 {
+		return false // whatever stands at one offset lies in one segment
+	}
 	return active.bytes+int64(len(it.batch)) > cfg.SegmentBytes ||
 		cfg.SegmentAge > 0 && it.head.Timestamp-active.firstMs >= cfg.SegmentAge.Milliseconds()
 }
@@ -105,7 +108,7 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 		pos += int64(len(it.batch))
 	}
 	l.segs[len(l.segs)-1] = grown
-	l.flushed = last.head.Next()
+	l.setFlushed(last.after())
 	l.applied = max(l.applied, last.end) // a truncation behind it may count already
 	l.tail = slices.Clone(l.tail[n:])
 	l.durableTail -= n

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/vfs"
 )
 
@@ -69,7 +71,52 @@ func (l *foundLog) inspect(fsys vfs.FS, dir string, indexBytes int64) error {
 			break
 		}
 	}
+	if err := l.countVoids(fsys, path); err != nil {
+		return err
+	}
 	return l.inspectEnd(fsys, path, indexBytes)
+}
+
+// countVoids finds out what an older format left open: how many batches of voids
+// stand at the end of the segments, and where epochs begin among those.
+func (l *foundLog) countVoids(fsys vfs.FS, path string) error {
+	if !l.uncounted || l.damage != nil {
+		return nil
+	}
+	w := &segmentWalk{fsys: fsys, dir: path, part: l.part, state: &l.state}
+	var failed error
+	count := func(o ident.Offset, below ident.Epoch) int {
+		n, err := w.voidsAt(o, below)
+		var bad *badBatch
+		if err != nil && !errors.As(err, &bad) && !vfs.IsHarmed(err) && !errors.Is(err, fs.ErrNotExist) {
+			failed = err
+		}
+		return n // whatever else is wrong there is damage, as the next steps find
+	}
+	missed := 0
+	if len(l.segs) > 0 {
+		missed = count(l.flushed, math.MaxUint32) - l.flushedVoids
+	}
+	shift := func(p *record.Position) {
+		if p.Offset == l.flushed {
+			p.Voids += missed
+		}
+	}
+	for i := range l.epochs {
+		if e := &l.epochs[i]; e.guessed {
+			e.at.Voids = count(e.at.Offset, e.epoch)
+		} else {
+			shift(&e.at)
+		}
+	}
+	for _, it := range l.tail {
+		shift(&it.at)
+	}
+	next := l.nextPos()
+	shift(&next)
+	l.setNext(next)
+	l.flushedVoids += missed
+	return failed
 }
 
 // probe finds out how much of a missing or short segment is still right.
@@ -242,7 +289,12 @@ func (l *foundLog) salvage(fsys vfs.FS, path string, active vfs.File, pos int64)
 		if err != nil {
 			return err
 		}
+		before := len(l.salvaged)
 		err = errors.Join(walk(f, 0), f.Close())
+		if next == base && base == l.start && l.startVoids > 0 {
+			// Voids alone: a segment of those that the start left behind.
+			l.salvaged = l.salvaged[:before]
+		}
 		if err != nil || next == base {
 			return ignoreForeign(err)
 		}

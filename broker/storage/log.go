@@ -15,7 +15,7 @@ import (
 )
 
 // Log is the log of one partition. Its methods may be called concurrently, but
-// for Append, Truncate and Retain, which are its one owner's.
+// for Append, TruncateTo, Restart, SetStart and Retain, which are its one owner's.
 type Log struct {
 	store *Store
 	part  ident.Partition
@@ -42,6 +42,7 @@ type Log struct {
 	changes     uint64 // counts what a checkpoint keeps
 	kept        uint64 // the count as of the last checkpoint
 	deleted     bool
+	unborn      bool // nothing of it is in the journal yet
 	damage      *Damage
 	snapshotter func() (ident.Offset, []byte)
 	lookWall    time.Time // of the last look of retention at the clock
@@ -53,6 +54,7 @@ type item struct {
 	log     *Log
 	batch   record.Batch
 	head    record.Header
+	at      record.Position  // where it stands
 	end     journal.Position // once durable
 	cut     bool             // truncated away: no part of the log any more
 	durable func(error)
@@ -116,15 +118,22 @@ func (l *Log) Append(b record.Batch, written, durable func(error)) error {
 		return err
 	}
 	l.checkOrderLocked(it.head)
+	if err := l.bornLocked(); err != nil {
+		return err
+	}
 	if err := l.store.journal.Append(e); err != nil {
 		return err
 	}
+	it.at = l.nextPos()
 	l.tail = append(l.tail, it)
 	l.tailBytes += int64(len(b))
 	l.extend(it.head)
 	l.store.unflushed.Add(int64(len(b)))
 	return nil
 }
+
+// after is the position behind it.
+func (it *item) after() record.Position { return it.at.After(it.head) }
 
 // checkOrderLocked keeps the invariant that a log is contiguous and that epoch
 // and time never fall in it. Its owner assigns them: a violation is a bug.
@@ -188,19 +197,29 @@ func (l *Log) refusalLocked(op string, appending bool) error {
 func (l *Log) isDeleted() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.deleted }
 
 // Start is the first offset that is kept.
-func (l *Log) Start() ident.Offset { l.mu.Lock(); defer l.mu.Unlock(); return l.start }
+func (l *Log) Start() ident.Offset { return l.StartPosition().Offset }
+
+// StartPosition is where the log begins: voids that stood at Start may be gone
+// with what was below it.
+func (l *Log) StartPosition() record.Position { l.mu.Lock(); defer l.mu.Unlock(); return l.startPos() }
 
 // End is the offset that the next batch begins at.
-func (l *Log) End() ident.Offset { l.mu.Lock(); defer l.mu.Unlock(); return l.next }
+func (l *Log) End() ident.Offset { return l.EndPosition().Offset }
+
+// EndPosition is where the next batch will stand.
+func (l *Log) EndPosition() record.Position { l.mu.Lock(); defer l.mu.Unlock(); return l.nextPos() }
 
 // Durable is the end of what is on the disk.
-func (l *Log) Durable() ident.Offset {
+func (l *Log) Durable() ident.Offset { return l.DurablePosition().Offset }
+
+// DurablePosition is the end of what is on the disk.
+func (l *Log) DurablePosition() record.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.durableTail == 0 {
-		return l.flushed
+		return l.flushedPos()
 	}
-	return l.tail[l.durableTail-1].head.Next()
+	return l.tail[l.durableTail-1].after()
 }
 
 // LastTimestamp is that of the last batch, in ms since 1970; 0 for a log that
@@ -216,7 +235,22 @@ func (l *Log) LastEpoch() ident.Epoch { l.mu.Lock(); defer l.mu.Unlock(); return
 func (l *Log) EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.epochEnd(e)
+	last, end := l.epochEnd(e)
+	return last, end.Offset
+}
+
+// EpochEndPosition is the largest epoch of the log that is not above e, and the
+// position where it ended: voids of a later one at the same offset lie behind it.
+// Epoch 0 says that nothing of any epoch up to e is known here, and the position
+// is then where the log starts: whoever has batches of those shares none that this
+// log could give.
+func (l *Log) EpochEndPosition(e ident.Epoch) (last ident.Epoch, end record.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, end = l.epochEnd(e); last == 0 {
+		end = l.startPos()
+	}
+	return last, end
 }
 
 // Bytes is what the log holds, in segments and in memory.
@@ -245,5 +279,7 @@ func (l *Log) setDamage(d *Damage) {
 		return
 	}
 	l.damage = d
+	l.store.metrics.corruption.Inc()
+	l.store.damageFound()
 	l.store.log.Error("a log is damaged", "partition", l.part.String(), "offset", int64(d.Offset), "err", d.Error())
 }

@@ -4,18 +4,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 )
 
 // Types of journal entries. Their payloads:
 //
 //	batch       the batch as it is
-//	truncate    partition, offset to cut at, then what it does to the segments
-//	log start   partition, new start, producer snapshot refs
+//	truncate    partition, offset to cut at, what it does to the segments, then voids and
+//	            epoch of what is left; an older format ended before those
+//	log start   partition, new start, producer snapshot refs, then voids at the start
+//	            that are gone; an older format ended before those
 //	delete      partition
 //	aside       partition: it goes to quarantine
+//	restart     partition, new start with its voids, one producer snapshot ref: all before is dropped
+//	begin       partition: what was taken out of that name is dead, this is another log
 //	checkpoint  cut, then the states of all logs; see encodeCheckpoint
 const (
 	entryBatch    journal.Type = 2
@@ -23,6 +29,8 @@ const (
 	entryLogStart journal.Type = 4
 	entryDelete   journal.Type = 5
 	entryAside    journal.Type = 6
+	entryRestart  journal.Type = 7
+	entryBegin    journal.Type = 8
 )
 
 var errDecode = errors.New("malformed")
@@ -72,9 +80,24 @@ func (d *decoder) offset() ident.Offset {
 	return ident.Offset(v)
 }
 
-// count reads a length and checks it against what is left.
-func (d *decoder) count(each int) int {
+// voids reads a number of batches.
+func (d *decoder) voids() int {
 	n := int(d.u32())
+	if n > math.MaxInt32 {
+		d.bad = true
+		return 0
+	}
+	return n
+}
+
+// end checks that nothing is left.
+func (d *decoder) end() { d.bad = d.bad || len(d.b) > 0 }
+
+// count reads a length and checks it against what is left.
+func (d *decoder) count(each int) int { return d.fits(d.u32(), each) }
+
+func (d *decoder) fits(count uint32, each int) int {
+	n := int(count)
 	if n*each > len(d.b) {
 		d.bad = true
 		return 0
@@ -95,18 +118,43 @@ func (d *decoder) snaps() (refs []snapshotRef) {
 	return refs
 }
 
-func encodeTruncate(p ident.Partition, to ident.Offset, c segmentCut) []byte {
+func encodeTruncate(p ident.Partition, to record.Position, c segmentCut) []byte {
 	le := binary.LittleEndian
-	b := le.AppendUint64(appendPartition(nil, p), uint64(to))
-	b = le.AppendUint64(b, uint64(c.end))
+	b := le.AppendUint64(appendPartition(nil, p), uint64(to.Offset))
+	b = le.AppendUint64(b, uint64(c.end.Offset))
 	b = le.AppendUint64(b, uint64(c.base))
 	b = le.AppendUint64(b, uint64(c.pos))
-	return le.AppendUint64(b, uint64(c.lastMs))
+	b = le.AppendUint64(b, uint64(c.lastMs))
+	b = le.AppendUint32(b, uint32(to.Voids))
+	b = le.AppendUint32(b, uint32(c.end.Voids))
+	return le.AppendUint32(b, uint32(c.epoch))
 }
 
-func (d *decoder) truncate() (to ident.Offset, c segmentCut) {
-	to = d.offset()
-	return to, segmentCut{d.offset(), d.offset(), int64(d.offset()), int64(d.u64())}
+// truncate reads the entry. counted is false for one of the older format, which
+// cut all voids at its offset and did not say how many are left before it.
+func (d *decoder) truncate() (to record.Position, c segmentCut, counted bool) {
+	to.Offset = d.offset()
+	c = segmentCut{end: record.At(d.offset()), base: d.offset(), pos: int64(d.offset()), lastMs: int64(d.u64())}
+	if len(d.b) == 0 {
+		return to, c, false
+	}
+	to.Voids, c.end.Voids, c.epoch = d.voids(), d.voids(), ident.Epoch(d.u32())
+	d.end()
+	return to, c, true
+}
+
+func encodeStart(p ident.Partition, start record.Position, snaps []snapshotRef) []byte {
+	b := binary.LittleEndian.AppendUint64(appendPartition(nil, p), uint64(start.Offset))
+	return binary.LittleEndian.AppendUint32(appendSnaps(b, snaps), uint32(start.Voids))
+}
+
+func (d *decoder) logStart() (start record.Position, snaps []snapshotRef) {
+	start.Offset, snaps = d.offset(), d.snaps()
+	if len(d.b) > 0 {
+		start.Voids = d.voids()
+		d.end()
+	}
+	return start, snaps
 }
 
 func appendSnaps(b []byte, refs []snapshotRef) []byte {
@@ -128,6 +176,10 @@ func appendState(b []byte, p ident.Partition, s *state) []byte {
 	b = le.AppendUint64(b, uint64(s.flushed))
 	b = le.AppendUint32(b, uint32(s.epoch))
 	b = le.AppendUint64(b, uint64(s.lastMs))
+	b = le.AppendUint32(b, uint32(s.startVoids))
+	b = le.AppendUint32(b, uint32(s.flushedVoids))
+	b = le.AppendUint64(b, uint64(s.startMs))
+	b = le.AppendUint64(b, uint64(s.ahead))
 	b = le.AppendUint32(b, uint32(len(s.segs)))
 	for i := range s.segs {
 		b = le.AppendUint64(b, uint64(s.segs[i].base))
@@ -138,15 +190,21 @@ func appendState(b []byte, p ident.Partition, s *state) []byte {
 	b = le.AppendUint32(b, uint32(len(s.epochs)))
 	for _, e := range s.epochs {
 		b = le.AppendUint32(b, uint32(e.epoch))
-		b = le.AppendUint64(b, uint64(e.start))
+		b = le.AppendUint64(b, uint64(e.at.Offset))
+		b = le.AppendUint32(b, uint32(e.at.Voids))
 	}
 	return appendSnaps(b, s.snaps)
 }
 
-func (d *decoder) state() (ident.Partition, *state) {
+// state reads what appendState wrote. A state that is not counted is of the older
+// format, in which epochs, starts and ends were offsets alone.
+func (d *decoder) state(counted bool) (ident.Partition, *state) {
 	p := d.partition()
 	s := &state{applied: journal.Position(d.u64()), start: d.offset(), flushed: d.offset(), epoch: ident.Epoch(d.u32()), lastMs: int64(d.u64())}
-	s.next = s.flushed
+	if counted {
+		s.startVoids, s.flushedVoids, s.startMs, s.ahead = d.voids(), d.voids(), int64(d.u64()), d.offset()
+	}
+	s.setNext(s.flushedPos())
 	at := ident.Offset(-1)
 	for range d.count(32) {
 		g := segment{d.offset(), int64(d.u64()), int64(d.u64()), int64(d.u64())}
@@ -156,11 +214,18 @@ func (d *decoder) state() (ident.Partition, *state) {
 		at = g.base
 		s.segs = append(s.segs, g)
 	}
-	if at > s.flushed || s.start > s.flushed {
+	if !counted && len(s.segs) == 0 {
+		s.startMs = s.lastMs
+	}
+	if at > s.flushed || s.flushedPos().Before(s.startPos()) {
 		d.bad = true
 	}
 	for range d.count(12) {
-		s.epochs = append(s.epochs, epochStart{ident.Epoch(d.u32()), d.offset()})
+		e := epochStart{ident.Epoch(d.u32()), record.At(d.offset()), !counted}
+		if counted {
+			e.at.Voids = d.voids()
+		}
+		s.epochs = append(s.epochs, e)
 	}
 	s.snaps = d.snaps()
 	return p, s
@@ -169,8 +234,10 @@ func (d *decoder) state() (ident.Partition, *state) {
 // encodeCheckpoint makes the payload of a checkpoint:
 //
 //	16 bytes the cut that replay starts from
-//	4 bytes  number of logs, then each: partition 20, applied 8, start 8, end 8,
-//	         epoch 4, timestamp 8, segments, epochs, snapshots
+//	4 bytes  number of logs, and the bit that says that their voids are counted; then
+//	         each: partition 20, applied 8, start 8, end 8, epoch 4, timestamp 8,
+//	         voids at the start 4 and at the end 4, timestamp before the start 8,
+//	         offset of a producer state that is ahead 8, segments, epochs, snapshots
 //	4 bytes  number of partitions taken out whose folder may still be there,
 //	         then each: partition 20, fate 1
 //
@@ -185,7 +252,7 @@ func encodeCheckpoint(cut journal.Cut, marks []logMark, out map[ident.Partition]
 		}
 	}
 	b := journal.AppendCut(make([]byte, 0, 32+size+outBytes*len(out)), cut)
-	b = le.AppendUint32(b, count)
+	b = le.AppendUint32(b, count|countedStates)
 	for _, m := range marks {
 		b = append(b, m.state...)
 	}
@@ -196,15 +263,20 @@ func encodeCheckpoint(cut journal.Cut, marks []logMark, out map[ident.Partition]
 	return b
 }
 
+// countedStates marks a checkpoint whose states count voids.
+const countedStates = 1 << 31
+
 // decodeCheckpoint reads what encodeCheckpoint wrote, without the cut.
-func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, out map[ident.Partition]fate, err error) {
+func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, counted bool, out map[ident.Partition]fate, err error) {
 	d := &decoder{b: b}
-	n := d.count(partitionBytes + 36)
+	number := d.u32()
+	counted = number&countedStates != 0
+	n := d.fits(number&^countedStates, partitionBytes+36)
 	logs = make(map[ident.Partition]*state, n)
 	for range n {
-		p, s := d.state()
+		p, s := d.state(counted)
 		if _, twice := logs[p]; twice || d.bad {
-			return nil, nil, fmt.Errorf("checkpoint: %w", errDecode)
+			return nil, false, nil, fmt.Errorf("checkpoint: %w", errDecode)
 		}
 		logs[p] = s
 	}
@@ -216,7 +288,7 @@ func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, out map[ident.
 		d.bad = d.bad || out[p] > setAside
 	}
 	if d.bad || len(d.b) > 0 || len(out) != n {
-		return nil, nil, fmt.Errorf("checkpoint: %w", errDecode)
+		return nil, false, nil, fmt.Errorf("checkpoint: %w", errDecode)
 	}
-	return logs, out, nil
+	return logs, counted, out, nil
 }

@@ -13,6 +13,9 @@ type metrics struct {
 	appendBytes prometheus.Counter
 	fsync       prometheus.Histogram
 	group       prometheus.Histogram
+	corruption  prometheus.Counter
+	scrubs      prometheus.Counter
+	scrubbed    prometheus.Counter
 }
 
 // newMetrics registers them; without a registerer they count all the same.
@@ -30,6 +33,15 @@ func newMetrics(r prometheus.Registerer, s *Store) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 		}),
 	}
+	m.corruption = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "storage_corruption_total", Help: "Places in logs that were found damaged.",
+	})
+	m.scrubs = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "storage_scrub_passes_total", Help: "Times that all segments were read again and checked.",
+	})
+	m.scrubbed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "storage_scrub_bytes_total", Help: "Bytes of segments that were read again and checked.",
+	})
 	if r == nil {
 		return m, nil
 	}
@@ -38,7 +50,7 @@ func newMetrics(r prometheus.Registerer, s *Store) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.appendBytes, m.fsync, m.group,
+		m.appendBytes, m.fsync, m.group, m.corruption, m.scrubs, m.scrubbed,
 		gauge("broker_open_files", "Open segment files.", func() float64 { return float64(s.files.open()) }),
 		gauge("broker_unflushed_bytes", "Bytes that are in the journal but not in their segment yet.", func() float64 { return float64(s.unflushed.Load()) }),
 		gauge("broker_damaged_partitions", "Partitions of which something that was kept cannot be read.", func() float64 { return float64(s.damagedLogs()) }),

@@ -40,7 +40,7 @@ func Open(cfg Config) (*Store, error) {
 		logs: map[ident.Partition]*Log{}, gone: map[ident.Partition]fate{},
 		dirty: map[*Log]time.Time{}, dirs: map[string]bool{},
 		flushKick: make(chan struct{}, 1), checkKick: make(chan struct{}, 1),
-		failed: make(chan struct{}),
+		failed: make(chan struct{}), damageNews: make(chan struct{}, 1),
 	}
 	s.disk.began = time.Now()
 	s.disk.asked.Store(-int64(freeEvery) - 1)
@@ -254,6 +254,9 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		if len(l.tail) > 0 || fl.truncated || fl.tidied {
 			l.changes++
 		}
+		if fl.uncounted {
+			s.uncounted.Store(true)
+		}
 		if fl.truncated && len(l.segs) > 0 {
 			l.unsynced.segment(l.segs[len(l.segs)-1].base)
 		}
@@ -264,6 +267,8 @@ func (s *Store) adopt(f *found, corrupt *journal.CorruptError) {
 		s.unflushed.Add(l.tailBytes)
 		s.adoptSalvage(l, fl, corrupt)
 		if l.damage != nil {
+			s.metrics.corruption.Inc()
+			s.damageFound()
 			s.log.Error("a log is damaged", "partition", p.String(), "offset", int64(l.damage.Offset), "err", l.damage.Error())
 		}
 		if corrupt == nil && len(l.tail) > 0 {
@@ -285,7 +290,7 @@ func (s *Store) adoptSalvage(l *Log, fl *foundLog, corrupt *journal.CorruptError
 			continue
 		}
 		h := b.Header()
-		l.tail = append(l.tail, &item{log: l, batch: b, head: h})
+		l.tail = append(l.tail, &item{log: l, batch: b, head: h, at: l.nextPos()})
 		l.durableTail++
 		l.tailBytes += int64(len(b))
 		l.extend(h)

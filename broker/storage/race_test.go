@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/testkit/faultfs"
 	"tidewire/internal/vfs"
 )
@@ -91,7 +92,7 @@ func TestATruncationUnderACheckpointIsNotPlayedTwice(t *testing.T) {
 	var once sync.Once
 	l.SetSnapshotter(func() (ident.Offset, []byte) { // called between the cut and the mark
 		once.Do(func() {
-			if err := l.Truncate(9); err != nil {
+			if err := l.TruncateTo(record.At(9)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -129,7 +130,7 @@ func TestATruncationTakesTheVoidsAtItsOffset(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustPut(t, l, 1, 1, 2, 50)
-		if err := errors.Join(l.flush(), l.Truncate(to)); err != nil {
+		if err := errors.Join(l.flush(), l.TruncateTo(record.At(to))); err != nil {
 			t.Fatal(err)
 		}
 		cut := disk.KillClone()

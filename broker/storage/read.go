@@ -29,7 +29,10 @@ func (l *Log) Read(from, limit ident.Offset, maxBytes int) ([]byte, error) {
 		if v.seg == nil {
 			return readTail(v.tail, from, limit, maxBytes), nil
 		}
-		out, err := l.readSegment(v, from, limit, maxBytes)
+		out, err := l.readSegment(v, extent{
+			seek: from, limit: min(limit, v.limit), maxBytes: maxBytes,
+			takes: func(h record.Header) (bool, error) { return h.Next() > from && h.Span > 0, nil },
+		})
 		if err == nil && out != nil {
 			return out, nil
 		}
@@ -114,14 +117,27 @@ func readTail(tail []*item, from, limit ident.Offset, maxBytes int) []byte {
 	return out
 }
 
+// extent says which batches of a segment a read is for: from where its index is
+// asked for the place to begin at, those that takes says, of which none stands at
+// or behind limit, and about maxBytes of them.
+type extent struct {
+	seek     ident.Offset
+	takes    func(record.Header) (bool, error)
+	limit    ident.Offset
+	maxBytes int
+}
+
 // readSegment reads from one segment file. No bytes and no error say that the
 // segment has nothing of what is asked.
-func (l *Log) readSegment(v view, from, limit ident.Offset, maxBytes int) ([]byte, error) {
-	limit = min(limit, v.limit)
-	at, err := l.lookup(v, func(entries []indexEntry) (indexEntry, bool) { return floor(entries, from) })
-	if err != nil {
-		return nil, err
+func (l *Log) readSegment(v view, e extent) ([]byte, error) {
+	at := indexEntry{offset: v.seg.base}
+	if e.seek > v.seg.base {
+		var err error
+		if at, err = l.lookup(v, func(entries []indexEntry) (indexEntry, bool) { return floor(entries, e.seek) }); err != nil {
+			return nil, err
+		}
 	}
+	maxBytes := e.maxBytes
 	f, err := l.store.files.acquire(l.path(v.seg.base, segmentSuffix))
 	if err != nil {
 		return nil, err
@@ -132,7 +148,7 @@ func (l *Log) readSegment(v view, from, limit ident.Offset, maxBytes int) ([]byt
 
 	var out []byte
 	next := at.offset
-	for r.pos < r.end && next < limit {
+	for r.pos < r.end && next < e.limit {
 		b, h, err := r.batch(len(out) > 0)
 		if err != nil || b == nil {
 			if len(out) > 0 {
@@ -140,9 +156,12 @@ func (l *Log) readSegment(v view, from, limit ident.Offset, maxBytes int) ([]byt
 			}
 			return nil, &badBatch{r.pos, next, err}
 		}
+		takes := false
 		if h.Base != next || h.Partition != l.part {
 			err = errOutOfPlace
-		} else if h.Next() > from && h.Span > 0 {
+		} else if takes, err = e.takes(h); err != nil {
+			return nil, err
+		} else if takes {
 			if len(out) > 0 && len(out)+len(b) > maxBytes {
 				break
 			}
@@ -156,7 +175,7 @@ func (l *Log) readSegment(v view, from, limit ident.Offset, maxBytes int) ([]byt
 		}
 		next = h.Next()
 		r.pos += int64(len(b))
-		if next > from && h.Span > 0 {
+		if takes {
 			out = appendShared(out, b, r)
 		}
 	}
@@ -176,6 +195,7 @@ type chunk struct {
 	size     int64 // to read at once
 	buf      []byte
 	bufPos   int64
+	cut      bool  // the file ended before the buffer was full
 	shared   bool  // the answer is a part of buf
 	sharedTo int64 // and ends there
 }
@@ -204,7 +224,7 @@ func (r *chunk) batch(enough bool) (record.Batch, record.Header, error) {
 		if h, err := record.ParseHeader(raw); err == nil {
 			need = max(need, int64(h.Length))
 		}
-		if r.bufPos == r.pos && int64(len(r.buf)) >= min(need, r.end-r.pos) {
+		if r.bufPos == r.pos && (r.cut || int64(len(r.buf)) >= min(need, r.end-r.pos)) {
 			return nil, record.Header{}, record.ErrShort // all there is
 		}
 		if err := r.fill(need); err != nil {
@@ -216,6 +236,7 @@ func (r *chunk) batch(enough bool) (record.Batch, record.Header, error) {
 func (r *chunk) fill(size int64) error {
 	r.buf, r.bufPos = make([]byte, min(size, r.end-r.pos)), r.pos
 	n, err := r.f.ReadAt(r.buf, r.pos)
+	r.cut = n < len(r.buf)
 	r.buf = r.buf[:n]
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

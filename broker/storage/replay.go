@@ -23,6 +23,7 @@ type foundLog struct {
 	part      ident.Partition
 	tail      []*item
 	truncated bool // a truncation was replayed: files may be longer than the state says
+	uncounted bool // an older format left open how many voids stand at flushed and where epochs begin
 	damage    *Damage
 
 	tidied    bool         // its folder was changed at the start
@@ -39,13 +40,13 @@ type foundLog struct {
 func replay(fsys vfs.FS, dir string, scan *journal.Scan) (*found, error) {
 	r := &found{fsys: fsys, dir: dir, logs: map[ident.Partition]*foundLog{}, out: map[ident.Partition]fate{}}
 	if scan.HasCheckpoint {
-		states, out, err := decodeCheckpoint(scan.State())
+		states, counted, out, err := decodeCheckpoint(scan.State())
 		if err != nil {
 			return nil, err
 		}
 		for p, s := range states {
 			if _, left := out[p]; !left {
-				r.logs[p] = &foundLog{state: *s, part: p}
+				r.logs[p] = &foundLog{state: *s, part: p, uncounted: !counted}
 			}
 		}
 		r.out = out
@@ -72,9 +73,10 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 	} else {
 		p = d.partition()
 	}
-	if _, out := r.out[p]; out {
-		return nil // a dead partition stays dead
+	if _, out := r.out[p]; out && t != entryBegin {
+		return nil // a dead partition stays dead, until its owner wants another one of that name
 	}
+	delete(r.out, p)
 	l := r.logs[p]
 	if l == nil {
 		l = &foundLog{part: p}
@@ -87,15 +89,23 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 	case entryBatch:
 		l.takeIn(end, head, payload)
 	case entryTruncate:
-		to, cut := d.truncate()
+		to, cut, counted := d.truncate()
 		if !d.bad {
-			l.replayTruncate(to, cut, end)
+			l.replayTruncate(to, cut, counted, end)
 		}
 	case entryLogStart:
-		start, snaps := d.offset(), d.snaps()
+		start, snaps := d.logStart()
 		if !d.bad {
 			l.replayStart(start, snaps)
 		}
+	case entryRestart:
+		start, ref := d.restart()
+		if !d.bad {
+			l.tail, l.truncated, l.uncounted, l.damage = nil, true, false, nil
+			l.begin(start, ref)
+			l.applied = end
+		}
+	case entryBegin:
 	case entryDelete, entryAside:
 		r.out[p] = removed
 		if t == entryAside {
@@ -125,34 +135,37 @@ func (l *foundLog) takeIn(end journal.Position, h record.Header, payload []byte)
 	}
 	// The payload shares a buffer with its whole frame: keep only the batch.
 	b := append(record.Batch(nil), payload...)
-	l.tail = append(l.tail, &item{batch: b, head: h, end: end})
+	l.tail = append(l.tail, &item{batch: b, head: h, at: l.nextPos(), end: end})
 	l.extend(h)
 }
 
-func (l *foundLog) replayStart(start ident.Offset, snaps []snapshotRef) {
-	if start > l.next { // everything was dropped
-		l.tail, l.flushed, l.next = nil, start, start
+func (l *foundLog) replayStart(start record.Position, snaps []snapshotRef) {
+	if l.nextPos().Before(start) { // everything was dropped
+		l.tail = nil
+		l.setFlushed(start)
+		l.setNext(start)
 	}
-	for len(l.tail) > 0 && l.tail[0].head.Next() <= start {
-		// Retention takes what is in segments, so these were written to one
-		// that is gone again.
-		l.flushed, l.applied = l.tail[0].head.Next(), l.tail[0].end
+	for len(l.tail) > 0 && !start.Before(l.tail[0].after()) {
+		// Only what is in segments is dropped, so these were written to one
+		// that is gone again, or whose beginning is.
+		it := l.tail[0]
+		l.setFlushed(it.after())
+		l.applied, l.startMs = it.end, it.head.Timestamp
 		l.tail = l.tail[1:]
 	}
 	l.advance(start)
-	if len(l.segs) > 0 && l.segEnd(len(l.segs)-1) <= start {
-		l.segs = nil
-	}
 	l.snaps = snaps
 }
 
-func (l *foundLog) replayTruncate(to ident.Offset, cut segmentCut, end journal.Position) {
+func (l *foundLog) replayTruncate(to record.Position, cut segmentCut, counted bool, end journal.Position) {
 	l.truncated = true
-	for n := len(l.tail); n > 0 && (l.tail[n-1].head.Base >= to || l.tail[n-1].head.Next() > to); n-- {
+	for n := len(l.tail); n > 0 && to.Before(l.tail[n-1].after()); n-- {
 		l.tail = l.tail[:n-1]
 	}
+	before := l.flushedPos()
 	l.cutSegments(cut)
-	l.settle(to, lastOf(l.tail))
+	l.uncounted = l.uncounted || !counted && l.flushedPos() != before
+	l.settle(cut, lastOf(l.tail))
 	if len(l.tail) == 0 {
 		l.applied = end
 	}
@@ -166,15 +179,21 @@ func lastOf(tail []*item) *item {
 }
 
 // settle corrects what depends on the end of a log after it was cut.
-func (s *state) settle(to ident.Offset, last *item) {
-	s.cutEpochs(to)
-	s.cutSnaps(to)
+func (s *state) settle(c segmentCut, last *item) {
+	if s.next >= s.ahead { // that producer state was one like any other by now
+		s.ahead = 0
+	}
 	if last != nil {
-		s.next, s.lastMs = last.head.Next(), last.head.Timestamp
-		return
+		s.setNext(last.after())
+		s.lastMs = last.head.Timestamp
+		s.cutEpochs(last.head.Epoch)
+	} else {
+		s.setNext(s.flushedPos())
+		s.lastMs = s.startMs
+		if n := len(s.segs); n > 0 {
+			s.lastMs = s.segs[n-1].lastMs
+		}
+		s.cutEpochs(c.epoch)
 	}
-	s.next = s.flushed
-	if n := len(s.segs); n > 0 {
-		s.lastMs = s.segs[n-1].lastMs
-	}
+	s.cutSnaps()
 }

@@ -2,11 +2,13 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/vfs"
 )
 
@@ -22,31 +24,73 @@ const clockJump = time.Hour
 // once; whoever reads a dropped file finishes the read in hand.
 func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	steady := l.clockSteady(now)
-	if _, ok := l.expired(now, hw, steady); !ok {
+	if _, _, ok := l.expired(now, hw, steady); !ok {
 		return nil
 	}
-	at, producers, snapshotted := l.takeSnapshot() // before flushMu: its owner has locks of its own
+	s := l.takeSnapshot() // before flushMu: its owner has locks of its own
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if err := l.flushLocked(); err != nil && !passes(err) {
 		return err
 	}
-	start, ok := l.expired(now, hw, steady)
+	start, all, ok := l.expired(now, hw, steady)
 	if !ok {
 		return nil
 	}
+	return l.moveStart(start, all, s)
+}
+
+// SetStart moves the start to where the leader has it, and drops whole segments
+// below: only a leader decides on retention. It is not moved beyond what is
+// durable: whoever called says it again. A log that ends below is no case for it,
+// but for Restart.
+func (l *Log) SetStart(start ident.Offset) error {
+	l.mu.Lock()
+	err, next, nothing := l.refusalLocked("start", true), l.next, start <= l.start
+	l.mu.Unlock()
+	switch {
+	case err != nil || nothing:
+		return err
+	case start > next:
+		return fmt.Errorf("move the start of %s to offset %d: it ends at %d", l.part, start, next)
+	}
+	s := l.takeSnapshot() // before flushMu: its owner has locks of its own
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil && !passes(err) {
+		return err
+	}
+	l.mu.Lock()
+	start = min(start, l.flushed)
+	nothing = l.deleted || start <= l.start
+	all := l.flushedPos() == record.At(start) // voids that stand at the start are kept
+	l.mu.Unlock()
+	if nothing {
+		return nil
+	}
+	return l.moveStart(start, all, s)
+}
+
+// moveStart keeps the new start and then drops segments: all, or those that end
+// there or below. It needs flushMu.
+func (l *Log) moveStart(start ident.Offset, all bool, s snapshotAt) error {
+	to, err := l.startAt(start, all)
+	if err != nil {
+		return l.retainLater(err)
+	}
 	l.mu.Lock()
 	snaps := state{snaps: l.snaps}
+	fits := l.fitsLocked(s, start)
 	l.mu.Unlock()
-	if snapshotted && at >= start {
+	if fits {
 		// What the dropped records said of producers must outlive them (their
 		// repeats are still to be recognised).
-		ref, err := l.writeSnapshot(at, producers)
+		ref, err := l.writeSnapshot(s.at, s.state)
 		if vfs.IsNoSpace(err) {
 			// On a full disk the indexes of what is about to go, which are
 			// caches, make the room for what lets it go.
 			l.dropIndexes(start)
-			ref, err = l.writeSnapshot(at, producers)
+			ref, err = l.writeSnapshot(s.at, s.state)
 		}
 		if err != nil {
 			return l.retainLater(err)
@@ -58,18 +102,23 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 		return l.retainLater(err)
 	}
 	l.store.keepWait.note(l.store.log, "retention", nil)
-	payload := binary.LittleEndian.AppendUint64(appendPartition(nil, l.part), uint64(start))
-	if err := l.store.appendEntry(context.Background(), entryLogStart, appendSnaps(payload, snaps.snaps)); err != nil {
+	if err := l.store.appendEntry(context.Background(), entryLogStart, encodeStart(l.part, to, snaps.snaps)); err != nil {
 		return fmt.Errorf("move the start of %s: %w", l.part, err)
 	}
 	l.mu.Lock()
-	dropped := l.advance(start)
+	dropped := l.advance(to)
 	l.snaps = snaps.snaps
 	l.changes++
 	if len(l.segs) == 0 {
 		l.index, l.indexed = indexer{every: l.store.cfg.IndexBytes}, 0
 	}
 	l.mu.Unlock()
+	return l.removeSegments(dropped)
+}
+
+// removeSegments removes the files of segments that are no part of the log any
+// more. It needs flushMu.
+func (l *Log) removeSegments(dropped []segment) error {
 	for _, g := range dropped {
 		// The next start removes what nothing names any more.
 		if err := l.removeSegment(g.base); vfs.IsHarmed(err) {
@@ -81,12 +130,40 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	return nil
 }
 
+// startAt is the position that the log begins at once every segment that ends at
+// an offset or below it is dropped: the last one only with all of them. It needs
+// flushMu.
+func (l *Log) startAt(start ident.Offset, all bool) (record.Position, error) {
+	l.mu.Lock()
+	now := l.state
+	l.mu.Unlock()
+	if all {
+		return now.flushedPos(), nil
+	}
+	n := 0
+	for n+1 < len(now.segs) && now.segEnd(n) <= start {
+		n++
+	}
+	if n == 0 || now.segEnd(n-1) < start {
+		return record.At(start), nil
+	}
+	// Only an older program let a segment end with voids that stand at its end.
+	now.segs, now.flushed = now.segs[:n:n], start
+	w := &segmentWalk{fsys: l.store.cfg.FS, dir: l.dir, part: l.part, state: &now}
+	voids, err := w.voidsAt(start, math.MaxUint32)
+	return record.Position{Offset: start, Voids: voids}, err
+}
+
 // retainLater says whether the producers cannot be kept for good: what passes, or
 // what is this log's alone, only keeps its segments a while longer.
 func (l *Log) retainLater(err error) error {
+	var bad *badBatch
 	switch {
 	case passes(err):
 		l.store.keepWait.note(l.store.log, "retention", err)
+		return nil
+	case errors.As(err, &bad) && bad.content():
+		l.setDamage(&Damage{Offset: bad.offset, File: l.dir, Pos: bad.pos, Reason: bad.Error()})
 		return nil
 	case vfs.IsHarmed(err):
 		l.setDamage(&Damage{Offset: l.End(), File: l.dir, Reason: err.Error()})
@@ -128,12 +205,12 @@ func (l *Log) clockSteady(now time.Time) bool {
 	return true
 }
 
-// expired finds the new start, if segments can go.
-func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.Offset, ok bool) {
+// expired finds the new start, if segments can go, and whether all of them can.
+func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.Offset, all, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusalLocked("retain", true) != nil {
-		return 0, false // of a damaged log nothing is dropped
+		return 0, false, false // of a damaged log nothing is dropped
 	}
 	oldest := now.UnixMilli() - l.cfg.RetentionAge.Milliseconds()
 	total := l.state.bytes() + l.tailBytes
@@ -149,8 +226,8 @@ func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.O
 		if !old && !big || end > hw {
 			break
 		}
-		start, ok = end, true
+		start, all, ok = end, active, true
 		total -= g.bytes
 	}
-	return start, ok && start > l.start
+	return start, all, ok && start > l.start
 }

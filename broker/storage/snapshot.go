@@ -61,16 +61,31 @@ func (l *Log) SetSnapshotter(f func() (at ident.Offset, state []byte)) {
 	l.snapshotter = f
 }
 
+// snapshotAt is what an owner's snapshot function gave, if it was asked.
+type snapshotAt struct {
+	at    ident.Offset
+	state []byte
+	taken bool
+	cuts  int // of the log before it was asked
+}
+
 // takeSnapshot asks for the state; no lock is held meanwhile.
-func (l *Log) takeSnapshot() (at ident.Offset, state []byte, ok bool) {
+func (l *Log) takeSnapshot() (s snapshotAt) {
 	l.mu.Lock()
 	f := l.snapshotter
+	s.cuts = l.cuts
 	l.mu.Unlock()
-	if f == nil {
-		return 0, nil, false
+	if f != nil {
+		s.at, s.state = f()
+		s.taken = true
 	}
-	at, state = f()
-	return at, state, true
+	return s
+}
+
+// fitsLocked says whether a snapshot is one of what the log holds from start on: it
+// was not cut since, and has come as far as the state that it was begun with.
+func (l *Log) fitsLocked(s snapshotAt, start ident.Offset) bool {
+	return s.taken && s.cuts == l.cuts && s.at >= max(start, l.ahead) && s.at <= l.next
 }
 
 // writeSnapshot writes a snapshot. It counts once a journal entry names the
@@ -111,26 +126,22 @@ func (l *Log) writeSnapshot(at ident.Offset, state []byte) (snapshotRef, error) 
 // Recovered is the newest producer state that can be trusted, and the offset
 // it is as of: the owner folds the batches from there on. A nil state means
 // that there is none, and at is the log start; a state that is empty but not
-// nil says that there was no producer.
+// nil says that there was no producer. The offset may lie above the log's end, if
+// it was begun so: see Restart.
 func (l *Log) Recovered() (at ident.Offset, state []byte) {
 	l.mu.Lock()
-	refs, start, next := append([]snapshotRef(nil), l.snaps...), l.start, l.next
+	refs, start, next, ahead := append([]snapshotRef(nil), l.snaps...), l.start, l.next, l.ahead
 	l.mu.Unlock()
 	for _, ref := range refs {
-		if ref.at > next || ref.at < start {
+		if ref.at > next && ref.at != ahead || ref.at < start {
 			continue
 		}
-		if ref.bytes == 0 {
-			return ref.at, []byte{}
-		}
-		b, err := vfs.ReadFile(l.store.cfg.FS, l.path(ref.at, snapshotSuffix))
+		state, err := l.readSnapshot(ref)
 		for vfs.IsNoFiles(err) && l.store.waits() { // to go on without it would lose what only it knows
-			b, err = vfs.ReadFile(l.store.cfg.FS, l.path(ref.at, snapshotSuffix))
+			state, err = l.readSnapshot(ref)
 		}
 		if err == nil {
-			if state, err = decodeSnapshot(b, l.part, ref); err == nil {
-				return ref.at, append([]byte{}, state...)
-			}
+			return ref.at, state
 		}
 		l.store.log.Warn("a producer snapshot cannot be used; the log is read instead",
 			"partition", l.part.String(), "offset", int64(ref.at), "err", err)

@@ -17,13 +17,16 @@ type segment struct {
 	lastMs  int64 // and of its last
 }
 
-// epochStart says where the batches of a leader epoch begin.
+// epochStart says where the first batch of a leader epoch stands.
 type epochStart struct {
-	epoch ident.Epoch
-	start ident.Offset
+	epoch   ident.Epoch
+	at      record.Position
+	guessed bool // of an older format, which did not count voids
 }
 
-// maxEpochs bounds the history that a log keeps; the oldest go first.
+// maxEpochs bounds the history that a log keeps; the oldest go first. What the
+// log says of an epoch that went is what it says of one it never had: nothing is
+// shared with it above the log's start.
 const maxEpochs = 1024
 
 // snapshotRef names a producer snapshot. A file that no ref names is nothing:
@@ -38,45 +41,84 @@ type snapshotRef struct {
 // maxSnapshots are kept: a truncation needs an older one.
 const maxSnapshots = 2
 
-// state is what a checkpoint keeps of a log, and what replay changes.
+// state is what a checkpoint keeps of a log, and what replay changes. Each of
+// its three places goes with a number of voids, which makes it a position.
 type state struct {
-	start   ident.Offset // the first offset that is kept
-	flushed ident.Offset // end of what the segments hold
-	next    ident.Offset // end of the log; from flushed on it is in memory
-	epoch   ident.Epoch  // of the last batch; 0: none yet
-	lastMs  int64        // timestamp of the last batch
-	applied journal.Position
+	start        ident.Offset // the first offset that is kept
+	startVoids   int          // at start that went with what was below it
+	startMs      int64        // timestamp of the last batch before start
+	flushed      ident.Offset // end of what the segments hold
+	flushedVoids int
+	next         ident.Offset // end of the log; from flushed on it is in memory
+	nextVoids    int
+	epoch        ident.Epoch // of the last batch; 0: none yet
+	lastMs       int64       // timestamp of the last batch
+	applied      journal.Position
 	// applied is the place in the journal up to which its entries of this log
 	// are in the segments: replay skips them.
 	segs   []segment     // the last one is the active one; may be empty
 	epochs []epochStart  // ascending
 	snaps  []snapshotRef // newest first
+	// ahead is the offset of the producer state that the log was begun with, which
+	// counts although the log may not reach so far yet; 0: none.
+	ahead ident.Offset
 }
+
+// inSegments is the state without what is only in memory: a log that ends where
+// its segments do.
+func (s *state) inSegments() state {
+	c := *s
+	c.setNext(s.flushedPos())
+	c.lastMs = s.startMs
+	if n := len(s.segs); n > 0 {
+		c.lastMs = s.segs[n-1].lastMs
+	}
+	c.cutEpochs(0)
+	if c.next >= c.ahead {
+		c.ahead = 0
+	}
+	return c
+}
+
+func (s *state) startPos() record.Position {
+	return record.Position{Offset: s.start, Voids: s.startVoids}
+}
+
+func (s *state) flushedPos() record.Position {
+	return record.Position{Offset: s.flushed, Voids: s.flushedVoids}
+}
+
+func (s *state) nextPos() record.Position { return record.Position{Offset: s.next, Voids: s.nextVoids} }
+
+func (s *state) setFlushed(p record.Position) { s.flushed, s.flushedVoids = p.Offset, p.Voids }
+func (s *state) setNext(p record.Position)    { s.next, s.nextVoids = p.Offset, p.Voids }
 
 // extend takes in a batch at the end.
 func (s *state) extend(h record.Header) {
 	if h.Epoch > s.epoch {
-		s.epochs = append(s.epochs, epochStart{h.Epoch, h.Base})
+		s.epochs = append(s.epochs, epochStart{epoch: h.Epoch, at: s.nextPos()})
 		if len(s.epochs) > maxEpochs {
 			s.epochs = append(s.epochs[:0:0], s.epochs[1:]...)
 		}
 	}
-	s.epoch, s.lastMs, s.next = h.Epoch, h.Timestamp, h.Next()
+	s.setNext(s.nextPos().After(h))
+	s.epoch, s.lastMs = h.Epoch, h.Timestamp
 }
 
 // advance moves the start up and drops what lies below it.
-func (s *state) advance(start ident.Offset) (dropped []segment) {
-	if start <= s.start {
+func (s *state) advance(start record.Position) (dropped []segment) {
+	if !s.startPos().Before(start) {
 		return nil
 	}
-	s.start = start
+	s.start, s.startVoids = start.Offset, start.Voids
 	n := 0
-	for n < len(s.segs) && s.segEnd(n) <= start {
+	for n < len(s.segs) && !start.Before(s.segEndPos(n)) {
+		s.startMs = max(s.startMs, s.segs[n].lastMs)
 		n++
 	}
 	dropped, s.segs = s.segs[:n:n], append([]segment(nil), s.segs[n:]...)
 	e := 0
-	for e+1 < len(s.epochs) && s.epochs[e+1].start <= start {
+	for e+1 < len(s.epochs) && !start.Before(s.epochs[e+1].at) {
 		e++
 	}
 	s.epochs = append([]epochStart(nil), s.epochs[e:]...)
@@ -91,27 +133,40 @@ func (s *state) segEnd(i int) ident.Offset {
 	return s.flushed
 }
 
+// segEndPos is the position after the segment's last batch. Voids that an older
+// program let stand at its end, where it is not the last one, do not count.
+func (s *state) segEndPos(i int) record.Position {
+	if i+1 < len(s.segs) {
+		return record.At(s.segs[i+1].base)
+	}
+	return s.flushedPos()
+}
+
 // find is the segment that holds an offset below flushed.
 func (s *state) find(o ident.Offset) int {
 	return sort.Search(len(s.segs), func(i int) bool { return s.segs[i].base > o }) - 1
 }
 
-// cutEpochs forgets epochs that begin at or after an offset.
-func (s *state) cutEpochs(to ident.Offset) {
-	for len(s.epochs) > 0 && s.epochs[len(s.epochs)-1].start >= to {
+// cutEpochs forgets epochs that begin at or after the end. last is the epoch of
+// the last batch that is left, if it is known.
+func (s *state) cutEpochs(last ident.Epoch) {
+	for len(s.epochs) > 0 && !s.epochs[len(s.epochs)-1].at.Before(s.nextPos()) {
 		s.epochs = s.epochs[:len(s.epochs)-1]
 	}
 	s.epoch = 0
 	if n := len(s.epochs); n > 0 {
 		s.epoch = s.epochs[n-1].epoch
 	}
+	if last > s.epoch { // the history does not go back so far: it shares nothing with any before it
+		s.epoch, s.epochs = last, []epochStart{{epoch: last, at: s.startPos()}}
+	}
 }
 
 // cutSnaps forgets snapshots of more than what is left.
-func (s *state) cutSnaps(to ident.Offset) {
+func (s *state) cutSnaps() {
 	keep := s.snaps[:0:0]
 	for _, r := range s.snaps {
-		if r.at <= to {
+		if r.at <= s.next || r.at == s.ahead {
 			keep = append(keep, r)
 		}
 	}
@@ -136,11 +191,11 @@ func (s *state) bytes() (n int64) {
 }
 
 // epochEnd is the largest epoch known that is not above e, and where it ended.
-func (s *state) epochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) {
+func (s *state) epochEnd(e ident.Epoch) (ident.Epoch, record.Position) {
 	i := sort.Search(len(s.epochs), func(i int) bool { return s.epochs[i].epoch > e })
-	end := s.next
+	end := s.nextPos()
 	if i < len(s.epochs) {
-		end = s.epochs[i].start
+		end = s.epochs[i].at
 	}
 	if i == 0 {
 		return 0, end

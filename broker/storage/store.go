@@ -57,6 +57,9 @@ type Store struct {
 	dirsMu    sync.Mutex
 	dirs      map[string]bool // folders with entries that are not durable
 	owed      atomic.Bool     // the next checkpoint has to sync all
+	uncounted atomic.Bool     // the state on the disk is of the format that did not count voids
+
+	damageNews chan struct{} // cap 1: Damaged has something that nobody was told
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when the disk failed
@@ -78,7 +81,7 @@ func (s *Store) Run(ctx context.Context) error {
 	defer stopJournal()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.journal.Run(jctx) })
-	for _, loop := range []func(context.Context) error{s.flushLoop, s.checkpointLoop} {
+	for _, loop := range []func(context.Context) error{s.flushLoop, s.checkpointLoop, s.scrubLoop} {
 		g.Go(func() error {
 			err := loop(gctx)
 			if err != nil {
@@ -179,6 +182,32 @@ func (s *Store) Found() []ident.Partition {
 	return all
 }
 
+// Damaged lists the partitions whose log is known to be damaged, in order: what the
+// start found, and since then what a read, a checkpoint or the scrub met. In a folder
+// whose journal is corrupt that is every partition that was asked for.
+func (s *Store) Damaged() []ident.Partition {
+	var all []ident.Partition
+	for _, l := range s.allLogs() {
+		if l.Damage() != nil {
+			all = append(all, l.part)
+		}
+	}
+	slices.SortFunc(all, comparePartitions)
+	return all
+}
+
+// DamageNews gives a value when damage was found that was not known before, by the
+// start as well: look at Damaged then. It is for one reader.
+func (s *Store) DamageNews() <-chan struct{} { return s.damageNews }
+
+// damageFound never blocks.
+func (s *Store) damageFound() {
+	select {
+	case s.damageNews <- struct{}{}:
+	default:
+	}
+}
+
 // Any says whether the log ever kept something.
 func (l *Log) Any() bool {
 	l.mu.Lock()
@@ -196,6 +225,7 @@ func (s *Store) Log(p ident.Partition, cfg LogConfig) (*Log, error) {
 	l := s.logs[p]
 	if l == nil {
 		l = s.newLog(p)
+		l.unborn = true
 		if s.readOnly != nil { // it may have been in what the journal lost
 			l.damage = &Damage{File: journalDir(s.cfg.Dir), Reason: s.readOnly.Error()}
 		}

@@ -39,6 +39,17 @@ func oneNode(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// thisNode is that of a command about one node.
+func thisNode(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one NODE, not %d arguments: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+	}
+	if args[0] == "" {
+		return usagef("the NODE is empty: %s", cmd.UseLine())
+	}
+	return nil
+}
+
 // exclude lets only one of two flags be given.
 func exclude(cmd *cobra.Command, one, other string) {
 	before := cmd.PreRunE
@@ -61,8 +72,6 @@ func lacking(command string) (what string, ok bool) {
 		"tidewire group":             "no consumer groups",
 		"tidewire request":           "no request-reply",
 		"tidewire respond":           "no request-reply",
-		"tidewire drain":             "no drain by call; SIGTERM drains a node and stops it",
-		"tidewire alerts":            "no alerts; watch /metrics",
 		"tidewire capacity":          "no sizing",
 		"tidewire topic repartition": "no repartition",
 	}[command]

@@ -43,6 +43,7 @@ what is there: topics named bench-… and folders named tidewire-bench-… in --
 // benchFlags are what all benchmarks are told.
 type benchFlags struct {
 	spawn      bool
+	nodes      int      // that are spawned
 	serveArgs  []string // what a server that is spawned gets
 	spawnArgs  []string // and what it is to get besides
 	dir        string
@@ -72,6 +73,7 @@ func addBench(cmd *cobra.Command, p process) *bench {
 	fs.IntVar(&b.pid, "server-pid", 0, "the `process` of the server, if it is on this machine: its use is read from /proc")
 	fs.StringVar(&b.topic, "topic", "", "use this topic, and leave it; one is made and deleted if not given")
 	fs.IntVar(&b.partitions, "partitions", 1, "partitions of the topic that is made")
+	fs.IntVar(&b.nodes, "nodes", 1, "with --spawn: start a cluster of so many; clients take turns among them, and records are kept by three of them, or by all")
 	exclude(cmd, "spawn", "server")
 	exclude(cmd, "spawn", "server-pid")
 	// A load connects as fast as it can, and is not to measure this bound.
@@ -86,7 +88,7 @@ func addBenchSpawned(cmd *cobra.Command, p process) *bench {
 	cmd.Flags().StringVar(&b.token, "token", "", "`token` to show the server; better in "+tokenVariable+": other users of the machine see flags")
 	b.addOutput(cmd)
 	b.addSpawn(cmd)
-	b.partitions = 1
+	b.partitions, b.nodes = 1, 1
 	return b
 }
 
@@ -118,6 +120,7 @@ func (b *bench) addRuns(cmd *cobra.Command, bytes int) {
 const (
 	maxBenchBytes       = 8 << 20
 	maxBenchConnections = 500_000
+	maxBenchNodes       = 9
 	maxBenchInFlight    = 1 << 30 // bytes
 	maxBenchRate        = 1e7     // a second
 	benchFileBytes      = 1 << 30 // of a topic that is made
@@ -131,7 +134,10 @@ func (b *bench) check(more ...error) error {
 			within("bytes", b.bytes, message.MinBytes, maxBenchBytes), within("runs", b.runs, 1, 1000),
 			atLeast("duration", b.duration, 100*time.Millisecond), atLeast("warmup", b.warmup, 0))
 	}
-	faults = append(faults, within("partitions", b.partitions, 1, 256))
+	faults = append(faults, within("nodes", b.nodes, 1, maxBenchNodes), within("partitions", b.partitions, 1, 256))
+	if !b.spawn && b.nodes != 1 {
+		faults = append(faults, errors.New("--nodes: no node is started without --spawn"))
+	}
 	if b.spawn && b.topic != "" {
 		faults = append(faults, errors.New("--topic: the server that --spawn starts has no topics: leave --topic out, and one is made"))
 	}

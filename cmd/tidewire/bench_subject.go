@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +82,9 @@ func (b *bench) subject(ctx context.Context, hurry <-chan struct{}) (_ *subject,
 	if s.target.Addr, err = sock.Resolve(ctx, s.target.Host); err != nil {
 		return nil, &client.Unreachable{Server: server, Err: err}
 	}
+	if err := s.spawnMore(ctx, b); err != nil {
+		return nil, err
+	}
 	if b.pid != 0 {
 		if err := proc.CheckServer(b.pid, s.target.Addr.Port()); err != nil {
 			return nil, usagef("--server-pid: %w", err)
@@ -129,6 +133,53 @@ func (s *subject) spawn(ctx context.Context, b *bench) (server string, err error
 		return nil
 	})
 	return "http://" + s.process.Addr, nil
+}
+
+// spawnMore starts the other nodes of a cluster, each joining the first, and waits
+// until all are brokers that a topic can be spread over.
+func (s *subject) spawnMore(ctx context.Context, b *bench) error {
+	if b.nodes == 1 {
+		return nil
+	}
+	s.bar.Phase("starting more nodes", b.nodes-1)
+	for i := 1; i < b.nodes; i++ {
+		args := slices.Clone(s.args)
+		args[slices.Index(args, "--data")+1] += "-" + strconv.Itoa(i+1)
+		args = append(args, "--http", "127.0.0.1:0", "--name", "bench-"+strconv.Itoa(i+1), "--join", s.process.Gossip)
+		node, err := child.Start(ctx, s.hurry, args...)
+		if err != nil {
+			return err
+		}
+		s.undo = append(s.undo, func() error { node.Stop(); return nil })
+		addr, err := sock.Resolve(ctx, node.Addr)
+		if err != nil {
+			return err
+		}
+		s.target.Beside = append(s.target.Beside, load.Beside{Addr: addr, PID: node.PID})
+		s.bar.Step(i)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		nodes, err := s.client.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		alive := 0
+		for _, n := range nodes {
+			if n.State == "alive" {
+				alive++
+			}
+		}
+		if alive == b.nodes {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (s *subject) start(ctx context.Context, address string) (err error) {

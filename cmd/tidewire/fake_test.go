@@ -26,6 +26,44 @@ type fake struct {
 	calls   []string            // method and path of every call
 	bearer  string              // Authorization of the last one
 	changed chan struct{}       // closed and replaced when a record came
+	box     fakeNode
+}
+
+// fakeNode is a node that a drain empties with every look at it.
+type fakeNode struct {
+	draining, stuck bool
+	led, clients    int
+}
+
+func (n *fakeNode) describe() map[string]any {
+	state := "alive"
+	if n.draining {
+		state = "draining"
+	}
+	return map[string]any{
+		"id": "n1", "name": "box", "state": state, "roles": []string{"gateway", "broker"}, "version": "v1", "addresses": map[string]any{"http": "127.0.0.1:8080"}, "uptime": "3s",
+		"partitions": map[string]any{"led": n.led, "followed": 1}, "coordinator_leader": false, "moves": []any{}, "connections": n.clients,
+		"disk": map[string]any{"used": 1536, "free": 3 << 30},
+	}
+}
+
+func (n *fakeNode) leave() {
+	if n.draining && !n.stuck {
+		n.led, n.clients = n.led/2, max(0, n.clients-1)
+	}
+}
+
+// one is a call about the node box.
+func (f *fake) one(do http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if name := r.PathValue("node"); name != "box" && name != "n1" {
+			refuse(w, fault.NodeNotFound, "there is no node "+name)
+			return
+		}
+		do(w, r)
+	}
 }
 
 type fakeTopic struct {
@@ -37,17 +75,44 @@ type fakeTopic struct {
 }
 
 func newFake() *fake {
-	f := &fake{topics: map[string]*fakeTopic{}, trouble: map[string][]string{}, changed: make(chan struct{})}
+	f := &fake{topics: map[string]*fakeTopic{}, trouble: map[string][]string{}, changed: make(chan struct{}), box: fakeNode{led: 2, clients: 1}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if f.takes("ready") == "no" {
 			refuse(w, fault.CoordinatorUnavailable, "the coordinator has no leader yet")
 		}
 	})
-	mux.HandleFunc("GET /nodes/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 200, map[string]any{"nodes": []any{map[string]any{
-			"id": "n1", "name": "box", "state": "alive", "roles": []string{"gateway", "broker"}, "version": "v1", "addresses": map[string]any{"http": "127.0.0.1:8080"}, "uptime": "3s",
-		}}})
+	mux.HandleFunc("GET /nodes/{$}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 200, map[string]any{"nodes": []any{f.box.describe(), map[string]any{
+			"id": "n2", "name": "crate", "state": "dead", "roles": []string{"broker", "coordinator"}, "zone": "north", "version": "v1",
+			"partitions": map[string]any{"led": 0, "followed": 7}, "coordinator_leader": true, "moves": []any{map[string]any{}, map[string]any{}}, "addresses": map[string]any{"http": ""},
+		}}, "coordinator_leader": "crate"})
+	})
+	mux.HandleFunc("GET /nodes/{node}", f.one(func(w http.ResponseWriter, r *http.Request) {
+		if f.takesLocked("node") == "break" {
+			panic(http.ErrAbortHandler)
+		}
+		answer(w, 200, f.box.describe())
+		f.box.leave()
+	}))
+	mux.HandleFunc("POST /nodes/{node}/drain", f.one(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Cancel bool }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			refuse(w, fault.Invalid, err.Error())
+			return
+		}
+		f.box.draining, f.box.stuck = !asked.Cancel, f.takesLocked("drain") == "stuck"
+		answer(w, 202, f.box.describe())
+	}))
+	mux.HandleFunc("GET /alerts", func(w http.ResponseWriter, r *http.Request) {
+		if f.takes("alerts") == "none" {
+			answer(w, 200, map[string]any{"alerts": []any{}})
+			return
+		}
+		answer(w, 200, map[string]any{"alerts": []any{
+			map[string]any{"alert": "node-down", "state": "firing", "since": "2026-01-31T15:04:05Z", "node": "crate", "detail": "crate is dead", "advice": "start it again"},
+			map[string]any{"alert": "replica-lag", "state": "resolved", "since": "2026-01-31T15:00:00Z", "until": "2026-01-31T15:01:00Z", "topic": "t", "partition": 3, "detail": "crate lagged", "advice": "look at its disk"},
+		}})
 	})
 	mux.HandleFunc("POST /topics/{$}", f.create)
 	mux.HandleFunc("GET /topics/{$}", f.list)

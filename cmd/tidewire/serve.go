@@ -98,6 +98,7 @@ func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	throughLinks, environ := linksBetween(environ)
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "" // boot has another name
@@ -118,7 +119,7 @@ func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	return &node{
 		cfg: cfg, disk: disk, files: files, connections: connections, build: build,
 		log: obs.NewLogger(p.err, cfg.LogLevel, cfg.LogFormat), registry: obs.NewRegistry(build, connections),
-		out: p.out, journal: p.journalBytes, began: time.Now(), registered: make(chan struct{}),
+		out: p.out, journal: p.journalBytes, began: time.Now(), registered: make(chan struct{}), throughLinks: throughLinks,
 	}, nil
 }
 

@@ -46,6 +46,7 @@ type Command struct {
 func (n *Node) Apply(ctx context.Context, c Command) (any, error) {
 	if !c.UseReserve {
 		if err := n.room(); err != nil {
+			n.full.Store(true) // another leads, whose disk may have room
 			return nil, &ApplyError{NoSpace, err}
 		}
 	}

@@ -5,6 +5,13 @@
 // quorum and applied here. A node that is its cluster's only voter leads within
 // milliseconds of Open, whatever address it listens on this time.
 //
+// A cluster begins with one voter; every other coordinator comes in on one way: it
+// starts with an empty folder and no say, a leader takes it in without a vote, and
+// gives it one when it has caught up. A stop hands leadership over and takes nobody
+// out. A leader whose disk hangs falls silent, so that another leads; one whose disk
+// is full hands over. Addresses may change at any time: connections say by ids who
+// calls whom, in which cluster, and anything else is closed.
+//
 // The folder, below the data folder:
 //
 //	raft/raft.db              log, term and vote (bbolt; every entry and value with a CRC-32C)
@@ -12,7 +19,7 @@
 //	raft/snapshots/<id>/      state.bin and meta.json, the latest two
 //
 // A cluster is founded exactly once: into raft.founding, which becomes raft by a
-// rename when it is whole. So a raft folder is never half made, and one that
+// rename when it is whole; the empty folder of a node that joins is made likewise. So a raft folder is never half made, and one that
 // is empty or lacks its file has lost it.
 //
 // Before anything opens the folder, Verify reads all of it with plain reads:

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,12 +28,25 @@ type Config struct {
 	Advertise string       // what others dial; default: the address listened on
 	ID        ident.NodeID // required; it must stay the same for as long as the folder lives
 	// Found says that this may be the first run: nothing else in the data folder
-	// depends on a coordinator's state. Without it a missing store is an error.
-	Found    bool
+	// depends on a coordinator's state, or with Join, what does is of the cluster that
+	// it joins. Without it a missing store is an error.
+	Found bool
+	// Join says that this node never founds: without a store it makes an empty
+	// one and waits until a cluster's leader takes it in.
+	Join     bool
 	MinIndex uint64 // the highest index anyone is known to have acted on
 	Machine  Machine
 	Checks   Checks
 	Logger   *slog.Logger
+
+	// Cluster is the one this node belongs to, as far as it knows; zero: not yet,
+	// and nobody is heard. Default: never known.
+	Cluster func() ident.ClusterID
+	// Dial opens connections to other coordinators. Default: plain TCP.
+	Dial Dial
+	// Locate finds where a coordinator's raft is now; false: not known, the
+	// configuration's address counts.
+	Locate func(ident.NodeID) (address string, ok bool)
 
 	SnapshotAfter uint64 // entries between snapshots; 2048
 	TrailingLogs  uint64 // entries kept behind a snapshot for followers; 8192
@@ -44,6 +60,8 @@ const (
 	startTimeout   = 1100 * time.Millisecond
 	clusterTimeout = 300 * time.Millisecond
 	leaseTimeout   = 150 * time.Millisecond
+	// transportTimeout bounds a dial and a call, where nothing comes back any more.
+	transportTimeout = 2 * time.Second
 
 	// stallLimit ends a node whose disk has not answered for this long. raft does
 	// not notice: its heartbeats go on beside the stalled write.
@@ -65,13 +83,19 @@ type Node struct {
 	bolt    *raftboltdb.BoltStore
 	store   *store
 	stream  *stream
-	trans   *raft.NetworkTransport
+	trans   *patient
 	changes chan bool // leadership won and lost; raft blocks when nobody reads
+	leads   chan bool // the latest of them, for who acts on it
 
+	wrap func(backing) backing // tests make the disk hang with it; nil: as it is
+
+	full     atomic.Bool // a command was refused for want of space
 	failOnce sync.Once
 	failure  error
 	failed   chan struct{}
 
+	reach    reach
+	changing chan struct{} // held while the configuration is changed
 	slots    chan struct{} // holds a token for each command under way
 	waits    sync.WaitGroup
 	closed   chan struct{} // closed when Close begins
@@ -86,42 +110,80 @@ func New(cfg Config) *Node {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Node{cfg: cfg, failed: make(chan struct{}), closed: make(chan struct{}), slots: make(chan struct{}, maxUnderWay)}
+	if cfg.Cluster == nil {
+		cfg.Cluster = func() ident.ClusterID { return ident.ClusterID{} }
+	}
+	if cfg.Locate == nil {
+		cfg.Locate = func(ident.NodeID) (string, bool) { return "", false }
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", address)
+		}
+	}
+	return &Node{
+		cfg: cfg, failed: make(chan struct{}), closed: make(chan struct{}), leads: make(chan bool, 1),
+		slots: make(chan struct{}, maxUnderWay), changing: make(chan struct{}, 1),
+	}
 }
 
-// Open verifies the folder, founds the cluster if this is the first run, and
-// returns once this node leads and has applied everything. On an error nothing is
+// Open verifies the folder, founds the cluster if this is the first run, and starts
+// raft. A node that has the only vote leads and has applied everything when it
+// returns; another one may still be waiting for the others. On an error nothing is
 // left open.
 func (n *Node) Open(ctx context.Context) error {
-	if err := n.start(); err != nil {
-		return errors.Join(err, n.Close())
+	lone, err := n.start()
+	if err == nil && lone {
+		err = n.lead(ctx)
 	}
-	if err := n.lead(ctx); err != nil {
+	if err != nil {
 		return errors.Join(err, n.Close())
 	}
 	return nil
 }
 
-func (n *Node) start() error {
-	report, err := Verify(n.cfg.Dir, n.cfg.MinIndex, n.cfg.Checks)
+// start says whether this node has the only vote.
+func (n *Node) start() (lone bool, err error) {
+	least := n.cfg.MinIndex
+	if _, err := os.Lstat(n.root()); n.cfg.Join && n.cfg.Found && errors.Is(err, fs.ErrNotExist) {
+		least = 0 // what it has acted on it learned from the cluster that it joins
+	}
+	report, err := Verify(n.cfg.Dir, least, n.cfg.Checks)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !report.Exists && !n.cfg.Found {
-		return damaged(filepath.Join(n.cfg.Dir, folder), "the folder is missing, but the data folder was in use: a new cluster would not know its topics")
+		return false, damaged(n.root(), "the folder is missing, but the data folder was in use: a new cluster would not know its topics")
 	}
-	if report.Exists && !votes(report.Configuration, n.id()) {
-		return fmt.Errorf("%s belongs to other coordinators than this node (%s): %v", filepath.Join(n.cfg.Dir, folder), n.cfg.ID, report.Configuration.Servers)
+	if report.Exists && !report.belongs(n.cfg.ID) {
+		return false, fmt.Errorf("%s belongs to other coordinators than this node (%s): %v", n.root(), n.cfg.ID, report.Configuration.Servers)
 	}
-	if n.stream, err = listen(n.cfg.Bind, n.cfg.Advertise); err != nil {
-		return err
+	if n.stream, err = listen(&n.cfg); err != nil {
+		return false, err
 	}
 	if !report.Exists {
-		if err := n.found(); err != nil {
-			return fmt.Errorf("found the cluster: %w", err)
+		if err := n.make(); err != nil {
+			return false, fmt.Errorf("make the coordinator's store: %w", err)
+		}
+		return !n.cfg.Join, n.run(!n.cfg.Join, report)
+	}
+	lone = onlyVote(report.Configuration, n.id())
+	return lone, n.run(lone, report)
+}
+
+// onlyVote says whether nobody else has a vote.
+func onlyVote(c raft.Configuration, id raft.ServerID) bool {
+	votes := 0
+	for _, s := range c.Servers {
+		if s.Suffrage == raft.Voter {
+			if s.ID != id {
+				return false
+			}
+			votes++
 		}
 	}
-	return n.run()
+	return votes == 1
 }
 
 func (n *Node) id() raft.ServerID { return raft.ServerID(n.cfg.ID.String()) }
@@ -129,7 +191,7 @@ func (n *Node) id() raft.ServerID { return raft.ServerID(n.cfg.ID.String()) }
 func (n *Node) root() string { return filepath.Join(n.cfg.Dir, folder) }
 
 // run opens the folder, which has been verified, and starts raft on it.
-func (n *Node) run() error {
+func (n *Node) run(lone bool, report Report) error {
 	bolt, err := openBolt(filepath.Join(n.root(), dbFile))
 	if err != nil {
 		return err
@@ -143,28 +205,42 @@ func (n *Node) run() error {
 	if err != nil {
 		return err
 	}
-	n.store = newStore(bolt, m, n.fail)
+	var under backing = bolt
+	if n.wrap != nil {
+		under = n.wrap(bolt)
+	}
+	n.store = newStore(under, m, n.fail)
+	if err := n.store.finishInstall(report); err != nil {
+		return err
+	}
 	files, err := raft.NewFileSnapshotStoreWithLogger(n.root(), retained, newBridge(n.cfg.Logger))
 	if err != nil {
 		return err
 	}
-	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: n.stream, MaxPool: 3, Timeout: 10 * time.Second, Logger: newBridge(n.cfg.Logger),
-	})
+	n.trans = &patient{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: n.stream, ServerAddressProvider: n.stream, MaxPool: 3, Timeout: transportTimeout, Logger: newBridge(n.cfg.Logger),
+		}),
+		raft: n.stream.raft.Load, store: n.store, done: n.closed,
+	}
 	n.changes = make(chan bool, 16)
-	n.raft, err = raft.NewRaft(n.raftConfig(), &fsm{machine: n.cfg.Machine, fail: n.fail}, n.store, n.store,
+	n.raft, err = raft.NewRaft(n.raftConfig(lone), &fsm{machine: n.cfg.Machine, fail: n.fail}, n.store, n.store,
 		&snapshots{SnapshotStore: files, store: n.store}, n.trans)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.reach.take))
 	n.stream.raft.Store(n.raft)
 	return nil
 }
 
-func (n *Node) raftConfig() *raft.Config {
+func (n *Node) raftConfig(lone bool) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = n.id()
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = startTimeout, startTimeout, leaseTimeout
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = clusterTimeout, clusterTimeout, leaseTimeout
+	if lone {
+		c.HeartbeatTimeout, c.ElectionTimeout = startTimeout, startTimeout
+	}
 	c.SnapshotThreshold, c.TrailingLogs = n.cfg.SnapshotAfter, n.cfg.TrailingLogs
 	c.SnapshotInterval = 30 * time.Second
 	c.Logger = newBridge(n.cfg.Logger)
@@ -199,7 +275,7 @@ func (n *Node) lead(ctx context.Context) error {
 			if !leads {
 				continue
 			}
-			err := n.commit(ctx, func() raft.Future { return n.raft.Barrier(0) })
+			err := n.Barrier(ctx)
 			if errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrNotLeader) {
 				continue
 			}
@@ -217,14 +293,19 @@ func (n *Node) lead(ctx context.Context) error {
 	}
 }
 
-// Run watches over the node until ctx ends, then closes it. An error says that
-// the store failed and the process must end.
+// ErrRemoved says that the cluster goes on without this coordinator.
+var ErrRemoved = errors.New("this node was taken out of the cluster's coordinators; start it again to join them anew")
+
+// Run watches over the node until ctx ends, then hands over what it leads and closes
+// it. An error says that the store failed, or ErrRemoved: the process must end.
 func (n *Node) Run(ctx context.Context) error {
 	if n.raft == nil {
 		return errors.New("coordinator: Run before Open")
 	}
-	tick := time.NewTicker(time.Second)
+	n.tell(n.raft.State() == raft.Leader)
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	member, outside := false, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -233,14 +314,34 @@ func (n *Node) Run(ctx context.Context) error {
 			return errors.Join(n.failure, n.Close())
 		case leads := <-n.changes:
 			n.cfg.Logger.Info("coordinator leadership changed", "leads", leads, "epoch", n.raft.CurrentTerm())
+			n.tell(leads)
 		case now := <-tick.C:
-			if d := n.store.stalled(now); d > stallLimit {
+			switch d := n.store.stalled(now); {
+			case d > stallLimit:
 				// Closing would wait for the same disk.
 				return fmt.Errorf("the disk has not finished a write of the coordinator's log for %s", d.Round(time.Second))
+			case n.full.Swap(false):
+				if err := n.HandOver(ctx); err != nil {
+					n.cfg.Logger.Warn("the coordinator's disk is full, and nobody else takes over", "err", err)
+				}
+			}
+			if has(n.raft.GetConfiguration().Configuration(), n.id()) {
+				member, outside = true, time.Time{}
+			} else if member && outside.IsZero() {
+				outside = now
+			}
+			// Not at once: an entry that says so may still be withdrawn.
+			if n.raft.State() == raft.Shutdown || !outside.IsZero() && now.Sub(outside) > removedAfter {
+				return errors.Join(ErrRemoved, n.Close())
 			}
 		}
 	}
 }
+
+const (
+	watchEvery   = 250 * time.Millisecond
+	removedAfter = 2 * time.Second
+)
 
 func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
@@ -265,9 +366,10 @@ func (n *Node) Close() error {
 
 func (n *Node) close() error {
 	var errs []error
-	close(n.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()
+	n.bow(ctx)
+	close(n.closed)
 	for range maxUnderWay { // let the commands under way end; no other starts
 		select {
 		case n.slots <- struct{}{}:
@@ -291,7 +393,7 @@ func (n *Node) close() error {
 			return errors.Join(append(errs, fmt.Errorf("stop raft: %w", err))...)
 		}
 		if len(errs) == 0 {
-			n.waits.Wait()
+			errs = append(errs, n.waited(ctx))
 		}
 	}
 	if n.store != nil {
@@ -303,8 +405,37 @@ func (n *Node) close() error {
 	return errors.Join(errs...)
 }
 
-// found makes the folder with a log that names this node as the only voter.
-func (n *Node) found() error {
+// bow hands over what this node leads, where it still can.
+func (n *Node) bow(ctx context.Context) {
+	select {
+	case <-n.failed:
+		return
+	default:
+	}
+	if n.raft == nil {
+		return
+	}
+	if err := n.HandOver(ctx); err != nil {
+		n.cfg.Logger.Info("the other coordinators elect a leader by themselves", "err", err)
+	}
+}
+
+// waited waits for whoever waits for raft. It does not answer everybody when it ends.
+func (n *Node) waited(ctx context.Context) error {
+	all := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { n.waits.Wait(); close(all) })
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return errors.New("stop the coordinator: raft did not answer all calls")
+	}
+}
+
+// make makes the folder, in one step: with a log that names this node as the only
+// voter, or empty for a node that joins.
+func (n *Node) make() error {
 	if err := os.MkdirAll(n.cfg.Dir, 0o755); err != nil {
 		return err
 	}
@@ -341,7 +472,13 @@ func (n *Node) bootstrap(dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	s := newStore(bolt, m, func(error) {}) // its error comes back from the call as well
-	return raft.BootstrapCluster(n.raftConfig(), s, s, raft.NewDiscardSnapshotStore(), nil, raft.Configuration{
+	if err := s.Set([]byte(keyOwner), n.cfg.ID[:]); err != nil {
+		return err
+	}
+	if n.cfg.Join {
+		return s.SetUint64([]byte(keyJoined), 1)
+	}
+	return raft.BootstrapCluster(n.raftConfig(true), s, s, raft.NewDiscardSnapshotStore(), nil, raft.Configuration{
 		Servers: []raft.Server{{ID: n.id(), Address: raft.ServerAddress(n.stream.advertise), Suffrage: raft.Voter}},
 	})
 }

@@ -26,7 +26,14 @@ type snapshots struct {
 	store *store
 }
 
+// Create notes a snapshot that a leader sends before it comes: it may reach further
+// than the log, which else is damage.
 func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, configIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	if index > s.store.mark.get() {
+		if err := s.store.SetUint64([]byte(keySnapshotSent), index); err != nil {
+			return nil, err
+		}
+	}
 	sink, err := s.SnapshotStore.Create(version, index, term, c, configIndex, t)
 	if err != nil {
 		return nil, err

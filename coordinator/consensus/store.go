@@ -36,6 +36,9 @@ type store struct {
 	stopped  chan struct{} // closed when nothing may be written any more
 	stopOnce sync.Once
 	busy     atomic.Int64 // when the write under way began, ns since 1970; 0: none
+	// cut is set between a cut of the log's end and the next entries: raft takes
+	// no note of a cut until those are there. raft writes from one goroutine.
+	cut bool
 }
 
 func newStore(b backing, m *mark, fail func(error)) *store {
@@ -78,9 +81,10 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 	err := s.write(func() error { return s.backing.StoreLogs(out) })
 	switch {
 	case err == nil:
+		s.cut = false
 	case errors.Is(err, errStopped):
 		return err
-	case isFull(err):
+	case isFull(err) && !s.cut:
 		return fmt.Errorf("%w: %w", errFull, err)
 	default:
 		return s.failed("store entries", err)
@@ -102,10 +106,28 @@ func (s *store) DeleteRange(first, last uint64) error {
 		}
 	}
 	err := s.write(func() error { return s.backing.DeleteRange(first, last) })
+	if err == nil && tail {
+		s.cut = true
+	}
 	if err == nil || errors.Is(err, errStopped) || isFull(err) && !tail {
 		return err // compaction is tried again after the next snapshot
 	}
 	return s.failed("cut entries", err)
+}
+
+// IsMonotonic asks raft to drop its log when a snapshot of its leader takes its
+// place, instead of going on behind a hole.
+func (s *store) IsMonotonic() bool { return true }
+
+// finishInstall drops a log that a snapshot of the leader was to replace, where the
+// node ended between the two.
+func (s *store) finishInstall(r Report) error {
+	if r.Last == 0 || r.Snapshot <= r.Last {
+		return nil
+	}
+	err := s.DeleteRange(r.First, r.Last)
+	s.cut = false // raft has not begun: it finds the log as it is now
+	return err
 }
 
 func (s *store) GetLog(index uint64, l *raft.Log) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"tidewire/coordinator/consensus/boltcheck"
+	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
 )
 
@@ -28,6 +29,9 @@ const (
 const (
 	keyTerm         = "CurrentTerm"
 	keySnapshotMade = "LastSnapshot" // index of the latest snapshot that was finished
+	keySnapshotSent = "SentSnapshot" // index of the latest one that a leader sent, from before it came
+	keyOwner        = "Owner"        // the id of the node that made the folder
+	keyJoined       = "Joined"       // 1: it was made empty, by a node that joins
 )
 
 // Checks look into what the state machine put into the log. They are pure.
@@ -43,6 +47,16 @@ type Report struct {
 	Term          uint64
 	Snapshot      uint64 // index of the snapshot the state is restored from; 0: none
 	Configuration raft.Configuration
+	Owner         ident.NodeID // who made the folder; zero: it does not say
+}
+
+// belongs says whether the folder is a node's: one that does not say whose it is names
+// its node as a voter.
+func (r *Report) belongs(id ident.NodeID) bool {
+	if r.Owner != (ident.NodeID{}) {
+		return r.Owner == id
+	}
+	return votes(r.Configuration, raft.ServerID(id.String()))
 }
 
 // Damage says that the folder does not hold the state it should. Nothing was
@@ -94,6 +108,8 @@ type verifier struct {
 	report       Report
 	lastTerm     uint64
 	snapshotMade uint64
+	snapshotSent uint64
+	joined       bool
 }
 
 // store reads every page of raft.db, every entry and every value.
@@ -131,7 +147,9 @@ func (v *verifier) store() error {
 	if err != nil {
 		return damaged(v.db, "%w", err)
 	}
-	if v.report.Last == 0 || buckets == 0 {
+	// A node that joins begins with nothing, and a leader's snapshot takes the place of
+	// a whole log.
+	if v.report.Last == 0 && !v.joined && v.snapshotSent == 0 || buckets == 0 {
 		return damaged(v.db, "it holds no entries, or no term")
 	}
 	if v.report.Term < v.lastTerm {
@@ -146,15 +164,26 @@ func (v *verifier) value(key, stored []byte) error {
 		return err
 	}
 	switch string(key) {
-	case keyTerm, keySnapshotMade:
+	case keyTerm, keySnapshotMade, keySnapshotSent, keyJoined:
 		if len(val) != 8 {
 			return fmt.Errorf("%q is no number", key)
 		}
-		if string(key) == keyTerm {
-			v.report.Term = binary.BigEndian.Uint64(val)
-		} else {
-			v.snapshotMade = binary.BigEndian.Uint64(val)
+	case keyOwner:
+		if len(val) != len(v.report.Owner) {
+			return fmt.Errorf("%q is no node's id", key)
 		}
+	}
+	switch string(key) {
+	case keyTerm:
+		v.report.Term = binary.BigEndian.Uint64(val)
+	case keySnapshotMade:
+		v.snapshotMade = binary.BigEndian.Uint64(val)
+	case keySnapshotSent:
+		v.snapshotSent = binary.BigEndian.Uint64(val)
+	case keyJoined:
+		v.joined = true
+	case keyOwner:
+		copy(v.report.Owner[:], val)
 	}
 	return nil
 }
@@ -198,33 +227,36 @@ func (v *verifier) entry(key, value []byte) error {
 
 // together checks that log, snapshot, mark and what others acted on fit.
 //
-// A snapshot above the end of the log is damage here: a node gets one that way
-// only from a leader that sends it, which a cluster of one coordinator never does.
+// A snapshot above the end of the log comes from a leader that sent it, and raft.db
+// knows of it; else raft.db is older than it.
 func (v *verifier) together(snap snapshotInfo, minIndex uint64) (Report, error) {
 	r := v.report
 	r.Exists = true
 	r.Snapshot = snap.index
+	end := max(r.Last, r.Snapshot)
 	_, marked, _, err := readMark(v.root)
 	switch {
 	case err != nil:
 		return Report{}, err
+	case r.Last == 0 && snap.index == 0 && !(v.joined && v.snapshotMade == 0):
+		return Report{}, damaged(filepath.Join(v.root, snapshotFolder), "the log is empty, and the snapshot that took its place is missing")
 	case r.First > snap.index+1 && snap.index == 0:
 		return Report{}, damaged(filepath.Join(v.root, snapshotFolder), "the log begins at entry %d and there is no snapshot of what came before", r.First)
 	case r.First > snap.index+1:
 		return Report{}, damaged(snap.path, "it ends at entry %d and the log begins at %d: a newer snapshot is missing", snap.index, r.First)
-	case snap.index > r.Last:
+	case snap.index > r.Last && snap.index > v.snapshotSent:
 		return Report{}, damaged(v.db, "it ends at entry %d, but there is a snapshot of entry %d: the file is older than it should be", r.Last, snap.index)
 	case snap.index < v.snapshotMade:
 		return Report{}, damaged(filepath.Join(v.root, snapshotFolder), "the snapshot of entry %d is missing", v.snapshotMade)
-	case r.Last < marked:
-		return Report{}, damaged(v.db, "it ends at entry %d, but entry %d was written: the file is older than it should be", r.Last, marked)
-	case r.Last < minIndex:
-		return Report{}, damaged(v.db, "it ends at entry %d, but this node has acted on entry %d: the file is older than the rest of the data folder", r.Last, minIndex)
+	case end < marked:
+		return Report{}, damaged(v.db, "it ends at entry %d, but entry %d was written: the file is older than it should be", end, marked)
+	case end < minIndex:
+		return Report{}, damaged(v.db, "it ends at entry %d, but this node has acted on entry %d: the file is older than the rest of the data folder", end, minIndex)
 	}
-	if len(r.Configuration.Servers) == 0 {
+	if len(r.Configuration.Servers) == 0 || snap.index > r.Last {
 		r.Configuration = snap.configuration
 	}
-	if len(r.Configuration.Servers) == 0 {
+	if len(r.Configuration.Servers) == 0 && end > 0 {
 		return Report{}, damaged(v.db, "it names no coordinators")
 	}
 	return r, nil

@@ -80,7 +80,7 @@ func TestTheLeastLoadedNodeIsTakenFirst(t *testing.T) {
 	if !slices.Equal(got, []ident.NodeID{{2}, {3}}) {
 		t.Fatalf("placed on %v", got)
 	}
-	if got := placement.Add(loads, got, 5); !slices.Equal(got, []ident.NodeID{{1}}) {
+	if got := placement.Add(loads, []placement.Load{{Node: got[0]}, {Node: got[1]}}, 5); !slices.Equal(got, []ident.NodeID{{1}}) {
 		t.Fatalf("added %v", got)
 	}
 }

@@ -6,18 +6,6 @@ import (
 	"tidewire/internal/ident"
 )
 
-// Answer says what a command did.
-type Answer struct {
-	Index   uint64 // of the entry that first carried the request
-	Created bool   // Create made a topic; false: it was there already
-	Epoch   ident.BrokerEpoch
-	Cluster ident.ClusterID
-	// Topic as the change left it; for a repeated request as it is now, nil
-	// if it has gone since.
-	Topic   *cluster.Topic
-	Refusal *Refusal // the command changed nothing, and why
-}
-
 // remembered is an answer as the table of recent requests keeps it.
 type remembered struct {
 	Request RequestID
@@ -25,19 +13,40 @@ type remembered struct {
 	Created bool              `json:",omitempty"`
 	Epoch   ident.BrokerEpoch `json:",omitempty"`
 	Topic   *ident.TopicID    `json:",omitempty"`
-	Refusal *Refusal          `json:",omitempty"`
+	Taken   string            `json:",omitempty"` // a 0 or 1 for each part
+	Refusal *cluster.Refusal  `json:",omitempty"`
 }
 
-// Refusal is a client's error as the log keeps it.
-type Refusal = cluster.Refusal
+func remember(id RequestID, a *cluster.Answer) remembered {
+	r := remembered{Request: id, Index: a.Index, Created: a.Created, Epoch: a.Epoch, Refusal: a.Refusal}
+	if a.Topic != nil {
+		r.Topic = &a.Topic.ID
+	}
+	for _, taken := range a.Taken {
+		if taken {
+			r.Taken += "1"
+		} else {
+			r.Taken += "0"
+		}
+	}
+	return r
+}
 
-func refuse(kind fault.Kind, detail string) *Refusal {
-	return &Refusal{Code: kind.Code(), Detail: detail}
+func (r *remembered) taken() []bool {
+	var all []bool
+	for _, c := range []byte(r.Taken) {
+		all = append(all, c == '1')
+	}
+	return all
+}
+
+func refuse(kind fault.Kind, detail string) *cluster.Refusal {
+	return &cluster.Refusal{Code: kind.Code(), Detail: detail}
 }
 
 // maxAnswers bounds the table of recent answers. A retry follows within
-// seconds; 1,024 changes of metadata take longer than any retry lasts.
-const maxAnswers = 1024
+// seconds; this many changes take longer than any retry lasts.
+const maxAnswers = 4096
 
 // answers is a ring of the latest answers and an index into it.
 type answers struct {

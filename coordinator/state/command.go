@@ -15,12 +15,17 @@ import (
 	"tidewire/internal/ident"
 )
 
-// commandVersion is the format of a command's bytes. A program refuses a
-// version it does not know instead of guessing.
-const commandVersion = 1
+// Formats of a command's bytes. A program refuses one it does not know instead of
+// guessing. In format 1 a registration counts at once; in format 2 it counts from the
+// Activate on, and there are the changes of a cluster of several nodes.
+const (
+	formatLone     = 1
+	commandVersion = 2
+)
 
-// MaxCommandBytes bounds one command; the largest is a node's registration.
-const MaxCommandBytes = 64 << 10
+// MaxCommandBytes bounds one command; the largest move the ISRs of cluster.MaxParts
+// partitions.
+const MaxCommandBytes = 1 << 20
 
 // RequestID names one intended change through all its retries.
 type RequestID uuid.UUID
@@ -31,64 +36,32 @@ func (r RequestID) MarshalText() ([]byte, error) { return uuid.UUID(r).MarshalTe
 // UnmarshalText reads the canonical UUID form.
 func (r *RequestID) UnmarshalText(b []byte) error { return (*uuid.UUID)(r).UnmarshalText(b) }
 
-// Command asks for one change: exactly one of the pointers is set.
+// Command is one entry of the log: it founds the cluster or makes one change.
 type Command struct {
 	Request RequestID
 	Time    int64 // ms since 1970 at the proposer
 
-	Found    *Found    `json:",omitempty"`
-	Register *Register `json:",omitempty"`
-	Create   *Create   `json:",omitempty"`
-	Alter    *Alter    `json:",omitempty"`
-	Delete   *Delete   `json:",omitempty"`
+	Found *Found `json:",omitempty"`
+	cluster.Change
+
+	format byte // as Decode found it
 }
 
 // Found gives the cluster its identity. A cluster that has one keeps it.
 type Found struct{ Cluster ident.ClusterID }
 
-// Register begins a new life of a node. State, Since and BrokerEpoch of the
-// node are decided here, whatever the command says.
-type Register struct{ Node cluster.Node }
-
-// Create makes a topic. ID is a random one chosen by the proposer; it is used
-// only if the topic does not exist yet.
-type Create struct {
-	ID   ident.TopicID
-	Spec cluster.TopicSpec
-}
-
-// Alter changes settings of a topic.
-type Alter struct {
-	Name  string
-	Patch cluster.SettingsPatch
-}
-
-// Delete ends one life of a topic.
-type Delete struct{ Name string }
-
 // Kind names what the command does, for metrics and messages.
 func (c *Command) Kind() string {
-	switch {
-	case c.Found != nil:
+	if c.Found != nil {
 		return "found"
-	case c.Register != nil:
-		return "register"
-	case c.Create != nil:
-		return "create"
-	case c.Alter != nil:
-		return "alter"
-	case c.Delete != nil:
-		return "delete"
 	}
-	return "none"
+	return c.Change.Kind()
 }
 
 func (c *Command) count() int {
-	n := 0
-	for _, set := range []bool{c.Found != nil, c.Register != nil, c.Create != nil, c.Alter != nil, c.Delete != nil} {
-		if set {
-			n++
-		}
+	n := c.Count()
+	if c.Found != nil {
+		n++
 	}
 	return n
 }
@@ -130,10 +103,10 @@ func Decode(b []byte) (*Command, error) {
 	if got, want := checksum(b[0], b[5:]), binary.BigEndian.Uint32(b[1:]); got != want {
 		return nil, fmt.Errorf("the command's checksum is %08x, not %08x: its bytes have changed", got, want)
 	}
-	if b[0] != commandVersion {
-		return nil, fmt.Errorf("command format %d is not known to this version of tidewire, which knows %d", b[0], commandVersion)
+	if b[0] != commandVersion && b[0] != formatLone {
+		return nil, fmt.Errorf("command format %d is not known to this version of tidewire, which knows up to %d", b[0], commandVersion)
 	}
-	var c Command
+	c := Command{format: b[0]}
 	if err := strictJSON(b[5:], &c); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}

@@ -15,6 +15,22 @@
 // apply: the store is damaged or newer than the program, and the process must end
 // rather than skip an entry.
 //
+// The life of a node: Register gives it a broker epoch and ends its former life;
+// Activate says that it has noted that epoch, and from then on it is alive and can lead;
+// Expire, by the verdict of somebody else, ends the life. What follows for partitions
+// happens in the same command: who is in sync, who is electable though not in sync, who
+// leads in which epoch. So a snapshot never shows a leader that is dead, or one that has
+// to wait for somebody who is.
+//
+// Whoever is in a partition's ISR or ELR holds all that is committed of it. A replica
+// enters the ISR by its leader's word alone, and the ELR when it leaves an ISR that is
+// too small then for the high watermark to move; what may have lost records leaves both.
+// Where nobody of them is alive the partition waits, unless its topic asks for an unclean
+// election, which is marked.
+//
+// What the machine does not know: time, but as it comes in commands; who really is alive;
+// what is on a disk.
+//
 // A Snapshot handed out is immutable: the machine copies a map before it changes
 // one that a snapshot shares. So handing one out costs nothing until the next
 // change, and a long replay without readers copies nothing at all.

@@ -19,21 +19,51 @@ func with(version byte, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{version}, sum), body...)
 }
 
+// sample is a short life of a cluster in which every kind of change occurs.
 func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
-	m := state.New()
-	var all [][]byte
-	three := 3
-	for i, c := range []*state.Command{
-		{Found: &state.Found{Cluster: ident.ClusterID{1}}},
-		{Time: 1700000000000, Register: &state.Register{Node: cluster.Node{
-			ID: ident.NodeID{1}, Name: "a", Zone: "z", Roles: []string{"broker"},
+	one, two := ident.NodeID{1}, ident.NodeID{2}
+	register := func(id ident.NodeID, last ident.BrokerEpoch, unfit ...ident.Partition) cluster.Change {
+		return cluster.Change{Register: &cluster.Register{Last: last, Unfit: unfit, Node: cluster.Node{
+			ID: id, Name: string('a' - 1 + rune(id[0])), Zone: "z", Roles: []string{"broker"}, Boot: "m",
 			Version: "1", Storage: ident.StorageID{2}, Addresses: cluster.Addresses{HTTP: "h:1", RPC: "r:2", Raft: "f:3", Gossip: "g:4"},
+		}}}
+	}
+	x := ident.Partition{Topic: ident.TopicID{3}, Index: 1}
+	all := []*state.Command{
+		{Found: &state.Found{Cluster: ident.ClusterID{1}}},
+		{Time: 1700000000000, Change: register(one, 0)},
+	}
+	for _, c := range []cluster.Change{
+		{Activate: &cluster.Activate{Node: one, Epoch: 2}},
+		register(two, 0),
+		{Activate: &cluster.Activate{Node: two, Epoch: 4}},
+		{Create: &cluster.Create{ID: x.Topic, Spec: cluster.TopicSpec{Name: "x", Partitions: new(3)}}},
+		{Create: &cluster.Create{ID: ident.TopicID{4}, Spec: cluster.TopicSpec{Name: "y", SettingsPatch: cluster.SettingsPatch{MinInsync: new(2)}}}},
+		{Insync: &cluster.Insync{Leader: cluster.Life{Node: two, Epoch: 4}, Of: []cluster.InsyncOf{
+			{Partition: x, Epoch: 1, Version: 1, ISR: []cluster.Life{{Node: two, Epoch: 4}}},
+			{Partition: x, Epoch: 1, Version: 1, ISR: []cluster.Life{{Node: two, Epoch: 4}}},
 		}}},
-		{Create: &state.Create{ID: ident.TopicID{3}, Spec: cluster.TopicSpec{Name: "x", Partitions: &three}}},
-		{Create: &state.Create{ID: ident.TopicID{4}, Spec: cluster.TopicSpec{Name: "y"}}},
-		{Alter: &state.Alter{Name: "x", Patch: cluster.SettingsPatch{Unclean: new(true)}}},
-		{Delete: &state.Delete{Name: "y"}},
+		{Expire: &cluster.Expire{Lives: []cluster.Life{{Node: two, Epoch: 4}}}},
+		register(two, 4, x),
+		{Unfit: &cluster.Unfit{Life: cluster.Life{Node: two, Epoch: 10}, Partitions: []ident.Partition{x}}},
+		{Activate: &cluster.Activate{Node: two, Epoch: 10}},
+		{Elect: &cluster.Elect{Of: []cluster.ElectOf{{Partition: ident.Partition{Topic: ident.TopicID{4}}, Version: 2, Leader: two, Takeover: true}}}},
+		{Move: &cluster.Move{Of: []cluster.MoveOf{{Partition: ident.Partition{Topic: ident.TopicID{3}}, Version: 2, Remove: []ident.NodeID{two}}}}},
+		{Alter: &cluster.Alter{Name: "x", Patch: cluster.SettingsPatch{Unclean: new(true)}}},
+		{Drain: &cluster.Drain{Node: one}},
+		{Delete: &cluster.Delete{Name: "y"}},
+		{Delete: &cluster.Delete{Name: "x"}},
+		{Expire: &cluster.Expire{Lives: []cluster.Life{{Node: two, Epoch: 10}}}},
+		{Retire: &cluster.Retire{Node: two}},
+		{Create: &cluster.Create{ID: ident.TopicID{5}, Spec: cluster.TopicSpec{Name: "z"}}},
+		{Drain: &cluster.Drain{Node: one, Cancel: true}},
+		{Create: &cluster.Create{ID: ident.TopicID{5}, Spec: cluster.TopicSpec{Name: "z"}}},
 	} {
+		all = append(all, &state.Command{Change: c})
+	}
+	m := state.New()
+	var encoded [][]byte
+	for i, c := range all {
 		c.Request = state.RequestID{9, byte(i)}
 		b, err := state.Encode(c)
 		if err != nil {
@@ -42,9 +72,9 @@ func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
 		if _, err := m.Apply(uint64(i+1), b); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, b)
+		encoded = append(encoded, b)
 	}
-	return m, all
+	return m, encoded
 }
 
 // FuzzApply feeds two machines the same bytes: neither may panic, both must
@@ -57,7 +87,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
 		if sum {
-			b = with(1, b)
+			b = with(2, b)
 		}
 		one, _ := sample(t)
 		two, _ := sample(t)
@@ -87,8 +117,8 @@ func FuzzRestore(f *testing.F) {
 	f.Add(whole, false)
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
 		if sum {
-			head := binary.BigEndian.AppendUint64([]byte("TWST\x01"), uint64(len(b)))
-			b = append(append(head, with(1, b)[1:5]...), b...)
+			head := binary.BigEndian.AppendUint64([]byte("TWST\x02"), uint64(len(b)))
+			b = append(append(head, with(2, b)[1:5]...), b...)
 		}
 		m, err := state.Restore(b)
 		if err != nil {
@@ -133,9 +163,10 @@ func TestAFlippedBitIsNeverApplied(t *testing.T) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	for _, b := range [][]byte{
-		with(2, []byte(`{"Delete":{"Name":"x"}}`)),
-		with(1, []byte(`{"Delete":{"Name":"x"},"Later":1}`)),
-		with(1, []byte(`{"Delete":{"Name":"x"},"Found":{}}`)),
+		with(3, []byte(`{"Delete":{"Name":"x"}}`)),
+		with(2, []byte(`{"Delete":{"Name":"x"},"Later":1}`)),
+		with(2, []byte(`{"Delete":{"Name":"x"},"Found":{}}`)),
+		with(2, []byte(`{"Delete":{"Name":"x"},"Expire":{}}`)),
 		with(1, []byte(`{}`)),
 		with(1, []byte(`{"Delete":{"Name":"x"}} {}`)),
 	} {

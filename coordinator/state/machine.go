@@ -63,13 +63,13 @@ func (m *Machine) Snapshot() *cluster.Snapshot {
 
 // Apply applies one entry of the Raft log. It never panics: an error says that
 // the entry cannot be applied by this program and that nothing was changed.
-func (m *Machine) Apply(index uint64, command []byte) (Answer, error) {
+func (m *Machine) Apply(index uint64, command []byte) (cluster.Answer, error) {
 	c, err := Decode(command)
 	if err != nil {
-		return Answer{}, fmt.Errorf("entry %d: %w", index, err)
+		return cluster.Answer{}, fmt.Errorf("entry %d: %w", index, err)
 	}
 	if index <= m.view.Index {
-		return Answer{}, fmt.Errorf("entry %d comes after entry %d", index, m.view.Index)
+		return cluster.Answer{}, fmt.Errorf("entry %d comes after entry %d", index, m.view.Index)
 	}
 	m.view.Index = index
 	m.now = max(m.now, c.Time)
@@ -79,24 +79,37 @@ func (m *Machine) Apply(index uint64, command []byte) (Answer, error) {
 	}
 	a := m.change(c)
 	a.Index = index
-	a.Cluster = m.view.Cluster
-	r := remembered{Request: c.Request, Index: index, Created: a.Created, Epoch: a.Epoch, Refusal: a.Refusal}
-	if a.Topic != nil {
-		r.Topic = &a.Topic.ID
-	}
-	m.answers.add(r)
+	m.answers.add(remember(c.Request, &a))
 	return a, nil
 }
 
-func (m *Machine) change(c *Command) Answer {
+func (m *Machine) change(c *Command) cluster.Answer {
 	switch {
 	case c.Found != nil:
 		if m.view.Cluster == (ident.ClusterID{}) {
 			m.view.Cluster = c.Found.Cluster
 		}
-		return Answer{}
+		return cluster.Answer{}
+	case c.Register != nil && c.format == formatLone:
+		return m.registerLone(c.Register.Node)
 	case c.Register != nil:
-		return m.register(c.Register.Node)
+		return m.register(c.Register)
+	case c.Activate != nil:
+		return m.activate(c.Activate)
+	case c.Expire != nil:
+		return m.expire(c.Expire)
+	case c.Insync != nil:
+		return m.insync(c.Insync)
+	case c.Unfit != nil:
+		return m.unfit(c.Unfit)
+	case c.Elect != nil:
+		return m.electAll(c.Elect)
+	case c.Move != nil:
+		return m.move(c.Move)
+	case c.Drain != nil:
+		return m.drain(c.Drain)
+	case c.Retire != nil:
+		return m.retire(c.Retire)
 	case c.Create != nil:
 		return m.create(c.Create)
 	case c.Alter != nil:
@@ -106,8 +119,8 @@ func (m *Machine) change(c *Command) Answer {
 	}
 }
 
-func (m *Machine) again(r remembered) Answer {
-	a := Answer{Index: r.Index, Created: r.Created, Epoch: r.Epoch, Cluster: m.view.Cluster, Refusal: r.Refusal}
+func (m *Machine) again(r remembered) cluster.Answer {
+	a := cluster.Answer{Index: r.Index, Created: r.Created, Epoch: r.Epoch, Taken: r.taken(), Refusal: r.Refusal}
 	if r.Topic != nil {
 		a.Topic = m.view.ByID[*r.Topic]
 	}
@@ -119,10 +132,22 @@ func (m *Machine) time() time.Time { return time.UnixMilli(m.now).UTC() }
 // put stores a topic, new or changed. The value must not be changed afterwards.
 func (m *Machine) put(t *cluster.Topic) {
 	m.ownTopics()
-	if old := m.view.ByID[t.ID]; old != nil {
+	old := m.view.ByID[t.ID]
+	switch {
+	case old == nil:
+		m.count(t, +1)
+	case len(old.Partitions) == len(t.Partitions):
+		for k := range t.Partitions { // most commands change neither
+			was, now := &old.Partitions[k], &t.Partitions[k]
+			if was.Leader != now.Leader || !slices.Equal(was.Replicas, now.Replicas) {
+				m.countPartition(was, -1)
+				m.countPartition(now, +1)
+			}
+		}
+	default:
 		m.count(old, -1)
+		m.count(t, +1)
 	}
-	m.count(t, +1)
 	m.view.Topics[t.Name] = t
 	m.view.ByID[t.ID] = t
 }
@@ -147,11 +172,15 @@ func (m *Machine) remove(t *cluster.Topic) {
 }
 
 func (m *Machine) putNode(n *cluster.Node) {
+	m.ownNodes()
+	m.view.Nodes[n.ID] = n
+}
+
+func (m *Machine) ownNodes() {
 	if m.shared.nodes {
 		m.view.Nodes = maps.Clone(m.view.Nodes)
 		m.shared.nodes = false
 	}
-	m.view.Nodes[n.ID] = n
 }
 
 func (m *Machine) ownTopics() {
@@ -165,40 +194,44 @@ func (m *Machine) ownTopics() {
 // count keeps the derived figures, adding (+1) or taking away (-1) a topic.
 func (m *Machine) count(t *cluster.Topic, sign int) {
 	m.partitions += sign * len(t.Partitions)
-	for i := range t.Partitions {
-		p := &t.Partitions[i]
-		for _, n := range p.Replicas {
-			l := m.loads[n]
-			l.Node = n
-			l.Replicas += sign
-			if p.Leader == n {
-				l.Leaders += sign
-			}
-			m.loads[n] = l
-		}
+	for k := range t.Partitions {
+		m.countPartition(&t.Partitions[k], sign)
 	}
 }
 
-// brokers lists the load of every node that holds partitions.
-func (m *Machine) brokers() []placement.Load {
+func (m *Machine) countPartition(p *cluster.Partition, sign int) {
+	for _, n := range p.Replicas {
+		l := m.loads[n]
+		l.Node = n
+		l.Replicas += sign
+		if p.Leader == n {
+			l.Leaders += sign
+		}
+		m.loads[n] = l
+	}
+}
+
+// brokers counts the nodes that a topic can ask replicas of: also those that are
+// dead and may return, but none in whose place another has come.
+func (m *Machine) brokers() int {
+	count := 0
+	for _, n := range m.view.Nodes {
+		if n.Broker() && n.Heir == (ident.NodeID{}) {
+			count++
+		}
+	}
+	return count
+}
+
+// open lists the load of every node that takes new replicas, in any order.
+func (m *Machine) open() []placement.Load {
 	var loads []placement.Load
 	for id, n := range m.view.Nodes {
-		if slices.Contains(n.Roles, "broker") {
+		if n.Broker() && n.Serves() && n.State != cluster.DrainingState {
 			l := m.loads[id]
-			l.Node = id
+			l.Node, l.Zone = id, n.Zone
 			loads = append(loads, l)
 		}
 	}
-	return loads // in any order: placement sorts
-}
-
-// edit changes a copy of a topic and stores it. The caller's function gets
-// partitions of its own; the slices inside them it must replace, not write to.
-func (m *Machine) edit(t *cluster.Topic, change func(*cluster.Topic)) *cluster.Topic {
-	c := *t
-	c.Partitions = slices.Clone(t.Partitions)
-	change(&c)
-	c.Modified = m.view.Index
-	m.put(&c)
-	return &c
+	return loads
 }

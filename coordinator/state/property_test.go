@@ -4,57 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
-	"tidewire/coordinator/layout"
 	"tidewire/coordinator/state"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
-
-// drawCommand makes a command that often hits something.
-func drawCommand(t *rapid.T, n byte) []byte {
-	name := rapid.SampledFrom([]string{"a", "b", "c", "_d", ""}).Draw(t, "name")
-	opt := func(label string, of ...int) *int {
-		if v := rapid.SampledFrom(append(of, -1)).Draw(t, label); v >= 0 {
-			return &v
-		}
-		return nil
-	}
-	patch := cluster.SettingsPatch{Replicas: opt("replicas", 0, 1, 2, 3), MinInsync: opt("min_insync", 1, 2)}
-	if rapid.Bool().Draw(t, "age") {
-		patch.RetentionAge = new(rapid.SampledFrom([]time.Duration{0, time.Hour, 1}).Draw(t, "retention"))
-	}
-	c := &state.Command{
-		Request: state.RequestID{1, rapid.SampledFrom([]byte{n, n, n, n / 2}).Draw(t, "request")}, // some are retries
-		Time:    rapid.Int64Range(0, 1<<40).Draw(t, "time"),
-	}
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
-	case 0:
-		c.Found = &state.Found{Cluster: ident.ClusterID{n}}
-	case 1, 2, 3:
-		id := rapid.ByteRange(1, 4).Draw(t, "node")
-		c.Register = &state.Register{Node: cluster.Node{
-			ID: ident.NodeID{id}, Name: fmt.Sprint("n", id), Storage: ident.StorageID{id, rapid.SampledFrom([]byte{0, 0, 0, n}).Draw(t, "storage")},
-			Roles: []string{rapid.SampledFrom([]string{"broker", "broker", "gateway"}).Draw(t, "role")},
-		}}
-	case 4, 5, 6:
-		c.Create = &state.Create{ID: ident.TopicID{n}, Spec: cluster.TopicSpec{Name: name, Partitions: opt("partitions", 0, 1, 3, 7), SettingsPatch: patch}}
-	case 7, 8:
-		c.Alter = &state.Alter{Name: name, Patch: patch}
-	default:
-		c.Delete = &state.Delete{Name: name}
-	}
-	b, err := state.Encode(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func apply(t *rapid.T, m *state.Machine, index uint64, b []byte) string {
 	a, err := m.Apply(index, b)
@@ -81,7 +38,7 @@ func encode(t interface{ Fatal(...any) }, m *state.Machine) []byte {
 // does not change by what follows.
 func TestSnapshotAndTailEqualReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(1, 40).Draw(t, "commands")
+		total := rapid.IntRange(1, 60).Draw(t, "commands")
 		cut := rapid.IntRange(0, total).Draw(t, "cut")
 		replayed, restored := state.New(), state.New()
 		var published *cluster.Snapshot
@@ -100,7 +57,7 @@ func TestSnapshotAndTailEqualReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b := drawCommand(t, byte(i+1))
+			b := mustEncode(t, drawCommand(t, replayed.Snapshot(), byte(i+1)))
 			index := uint64(2*i + 3) // raft's own entries take indexes too
 			got := apply(t, replayed, index, b)
 			if i < cut {
@@ -108,7 +65,7 @@ func TestSnapshotAndTailEqualReplay(t *testing.T) {
 			} else if other := apply(t, restored, index, b); other != got {
 				t.Fatalf("answers differ:\n%s\n%s", got, other)
 			}
-			invariants(t, replayed.Snapshot())
+			wellFormed(t, replayed.Snapshot())
 		}
 		if a, b := encode(t, replayed), encode(t, restored); !bytes.Equal(a, b) {
 			t.Fatalf("states differ:\n%s\n%s", a, b)
@@ -133,39 +90,6 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// invariants hold after every command.
-func invariants(t *rapid.T, s *cluster.Snapshot) {
-	if len(s.Topics) != len(s.ByID) {
-		t.Fatal("topics by name and by id differ")
-	}
-	for name, topic := range s.Topics {
-		if topic.Name != name || s.ByID[topic.ID] != topic || s.Deleted[topic.ID] != 0 {
-			t.Fatalf("topic %s is filed wrongly", name)
-		}
-		if topic.Modified == 0 || topic.Modified > s.Index {
-			t.Fatalf("topic %s was modified at %d of %d", name, topic.Modified, s.Index)
-		}
-		var ranges []ident.HashRange
-		for _, p := range topic.Partitions {
-			ranges = append(ranges, p.Range)
-			if !slices.Contains(p.ISR, p.Leader) || p.LeaderEpoch == 0 || p.Version == 0 {
-				t.Fatalf("topic %s: %+v", name, p)
-			}
-			for _, n := range p.ISR {
-				if !slices.Contains(p.Replicas, n) {
-					t.Fatalf("topic %s: %v is in sync but no replica: %+v", name, n, p)
-				}
-			}
-			if len(p.Replicas) != topic.Settings.Replicas {
-				t.Fatalf("topic %s: %d replicas of %d", name, len(p.Replicas), topic.Settings.Replicas)
-			}
-		}
-		if err := layout.Check(ranges); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestDeletedIDsAreRememberedWithinABound(t *testing.T) {
 	m := state.New()
 	index := uint64(0)
@@ -181,12 +105,13 @@ func TestDeletedIDsAreRememberedWithinABound(t *testing.T) {
 			t.Fatal(a.Refusal, err)
 		}
 	}
-	do(&state.Command{Register: &state.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}})
+	do(&state.Command{Change: cluster.Change{Register: &cluster.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}}})
+	do(&state.Command{Change: cluster.Change{Activate: &cluster.Activate{Node: ident.NodeID{1}, Epoch: 1}}})
 	const more = 3
 	var first [more]uint64
 	for i := range state.MaxDeleted + more {
-		do(&state.Command{Create: &state.Create{ID: ident.TopicID{1, byte(i >> 8), byte(i)}, Spec: cluster.TopicSpec{Name: "x"}}})
-		do(&state.Command{Delete: &state.Delete{Name: "x"}})
+		do(&state.Command{Change: cluster.Change{Create: &cluster.Create{ID: ident.TopicID{1, byte(i >> 8), byte(i)}, Spec: cluster.TopicSpec{Name: "x"}}}})
+		do(&state.Command{Change: cluster.Change{Delete: &cluster.Delete{Name: "x"}}})
 		if i < more {
 			first[i] = index
 		}
@@ -207,7 +132,7 @@ func TestDeletedIDsAreRememberedWithinABound(t *testing.T) {
 func TestTheClusterHasABound(t *testing.T) {
 	m := state.New()
 	index := uint64(0)
-	do := func(c *state.Command) *state.Refusal {
+	do := func(c *state.Command) *cluster.Refusal {
 		t.Helper()
 		index++
 		c.Request = state.RequestID{byte(index >> 16), byte(index >> 8), byte(index), 1}
@@ -221,12 +146,13 @@ func TestTheClusterHasABound(t *testing.T) {
 		}
 		return a.Refusal
 	}
-	do(&state.Command{Register: &state.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}})
-	create := func(i, partitions int) *state.Refusal {
-		return do(&state.Command{Create: &state.Create{
+	do(&state.Command{Change: cluster.Change{Register: &cluster.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}}})
+	do(&state.Command{Change: cluster.Change{Activate: &cluster.Activate{Node: ident.NodeID{1}, Epoch: 1}}})
+	create := func(i, partitions int) *cluster.Refusal {
+		return do(&state.Command{Change: cluster.Change{Create: &cluster.Create{
 			ID:   ident.TopicID{1, byte(i >> 8), byte(i)},
 			Spec: cluster.TopicSpec{Name: fmt.Sprint("t", i), Partitions: &partitions},
-		}})
+		}}})
 	}
 	full := state.MaxPartitions / cluster.MaxPartitions
 	for i := range full {
@@ -241,7 +167,7 @@ func TestTheClusterHasABound(t *testing.T) {
 	if r := create(full, rest); r != nil {
 		t.Fatal(r)
 	}
-	if r := do(&state.Command{Delete: &state.Delete{Name: "t0"}}); r != nil {
+	if r := do(&state.Command{Change: cluster.Change{Delete: &cluster.Delete{Name: "t0"}}}); r != nil {
 		t.Fatal(r)
 	}
 	if r := create(full+1, cluster.MaxPartitions); r != nil {
@@ -252,7 +178,7 @@ func TestTheClusterHasABound(t *testing.T) {
 func TestTimeNeverFalls(t *testing.T) {
 	m := state.New()
 	index := uint64(0)
-	do := func(c *state.Command) state.Answer {
+	do := func(c *state.Command) cluster.Answer {
 		index++
 		c.Request = state.RequestID{byte(index)}
 		b, _ := state.Encode(c)
@@ -262,8 +188,9 @@ func TestTimeNeverFalls(t *testing.T) {
 		}
 		return a
 	}
-	do(&state.Command{Time: 5000, Register: &state.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}})
-	a := do(&state.Command{Time: 10, Create: &state.Create{ID: ident.TopicID{1}, Spec: cluster.TopicSpec{Name: "x"}}})
+	do(&state.Command{Time: 5000, Change: cluster.Change{Register: &cluster.Register{Node: cluster.Node{ID: ident.NodeID{1}, Name: "a", Roles: []string{"broker"}}}}})
+	do(&state.Command{Change: cluster.Change{Activate: &cluster.Activate{Node: ident.NodeID{1}, Epoch: 1}}})
+	a := do(&state.Command{Time: 10, Change: cluster.Change{Create: &cluster.Create{ID: ident.TopicID{1}, Spec: cluster.TopicSpec{Name: "x"}}}})
 	if got := a.Topic.Created.UnixMilli(); got != 5000 {
 		t.Fatalf("a clock that went back gave %d", got)
 	}

@@ -22,14 +22,14 @@ const (
 	fieldIdempotency = "idempotency_window"
 )
 
-func outside(field string, given any, allowed string) *Refusal {
+func outside(field string, given any, allowed string) *cluster.Refusal {
 	r := refuse(fault.Invalid, fmt.Sprintf("%s must be %s, not %v", field, allowed, given))
 	r.Field, r.Allowed = field, allowed
 	return r
 }
 
 // checkPatch checks each given setting by itself.
-func checkPatch(p *cluster.SettingsPatch) *Refusal {
+func checkPatch(p *cluster.SettingsPatch) *cluster.Refusal {
 	if v := p.Replicas; v != nil && *v < 1 {
 		return outside(fieldReplicas, *v, "at least 1")
 	}
@@ -55,7 +55,7 @@ func checkPatch(p *cluster.SettingsPatch) *Refusal {
 }
 
 // checkTogether checks what settings mean for one another and for the cluster.
-func checkTogether(s cluster.Settings, brokers int) *Refusal {
+func checkTogether(s cluster.Settings, brokers int) *cluster.Refusal {
 	if s.Replicas > brokers {
 		return outside(fieldReplicas, s.Replicas, upTo(brokers)+", the number of brokers")
 	}

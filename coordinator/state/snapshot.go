@@ -16,8 +16,9 @@ import (
 	"tidewire/internal/ident"
 )
 
-// snapshotVersion is the format of a snapshot's bytes.
-const snapshotVersion = 1
+// snapshotVersion is the format of a snapshot's bytes. Format 1 is the same with
+// fewer fields.
+const snapshotVersion = 2
 
 const snapshotMagic = "TWST"
 
@@ -114,8 +115,8 @@ func Restore(b []byte) (*Machine, error) {
 	if got, want := checksum(version, body), binary.BigEndian.Uint32(b[13:]); got != want {
 		return nil, fmt.Errorf("the snapshot's checksum is %08x, not %08x: its bytes have changed", got, want)
 	}
-	if version != snapshotVersion {
-		return nil, fmt.Errorf("snapshot format %d is not known to this version of tidewire, which knows %d", version, snapshotVersion)
+	if version != snapshotVersion && version != formatLone {
+		return nil, fmt.Errorf("snapshot format %d is not known to this version of tidewire, which knows up to %d", version, snapshotVersion)
 	}
 	var i image
 	if err := strictJSON(body, &i); err != nil {
@@ -156,10 +157,18 @@ func (i *image) check() error {
 	if len(i.Deleted) > MaxDeleted || len(i.Answers) > maxAnswers {
 		return errors.New("a table is longer than its bound")
 	}
+	if len(i.Nodes) > cluster.MaxNodes {
+		return errors.New("there are more nodes than there may be")
+	}
+	nodes := map[ident.NodeID]bool{}
 	for _, n := range i.Nodes {
 		if n == nil {
 			return errors.New("a node is missing")
 		}
+		if nodes[n.ID] {
+			return fmt.Errorf("node %s is there twice", n.ID)
+		}
+		nodes[n.ID] = true
 	}
 	names, ids := map[string]bool{}, map[ident.TopicID]bool{}
 	for _, t := range i.Topics {
@@ -184,8 +193,8 @@ func checkTopic(t *cluster.Topic) error {
 		if k > 0 && p.Index <= t.Partitions[k-1].Index {
 			return errors.New("partitions are out of order")
 		}
-		if len(p.Replicas) == 0 {
-			return fmt.Errorf("partition %d has no replica", p.Index)
+		if err := checkReplicas(p); err != nil {
+			return fmt.Errorf("partition %d: %w", p.Index, err)
 		}
 		if p.Leader != (ident.NodeID{}) && !slices.Contains(p.ISR, p.Leader) {
 			return fmt.Errorf("partition %d is led by a node outside its ISR", p.Index)
@@ -195,4 +204,25 @@ func checkTopic(t *cluster.Topic) error {
 		}
 	}
 	return layout.Check(open)
+}
+
+func checkReplicas(p *cluster.Partition) error {
+	if len(p.Replicas) == 0 || len(p.ISR) == 0 {
+		return errors.New("no replica, or none in sync")
+	}
+	outside := func(n ident.NodeID) bool { return !slices.Contains(p.Replicas, n) }
+	for _, ids := range [][]ident.NodeID{p.Replicas, p.ISR, p.ELR, p.Adding, p.Removing} {
+		if len(ids) > cluster.MaxNodes || slices.ContainsFunc(ids, outside) {
+			return errors.New("a node is in sync, eligible or on the move and no replica")
+		}
+		for i, n := range ids {
+			if slices.Contains(ids[:i], n) {
+				return fmt.Errorf("node %s is listed twice", n)
+			}
+		}
+	}
+	if slices.ContainsFunc(p.ELR, func(n ident.NodeID) bool { return slices.Contains(p.ISR, n) }) {
+		return errors.New("a node is in the ISR and the ELR")
+	}
+	return nil
 }

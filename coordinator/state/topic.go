@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"tidewire/coordinator/layout"
@@ -15,29 +14,36 @@ import (
 
 // create makes a topic, or finds the one of that name equal in every setting
 // that was given.
-func (m *Machine) create(c *Create) Answer {
+func (m *Machine) create(c *cluster.Create) cluster.Answer {
 	spec := &c.Spec
 	if r := checkSpec(spec); r != nil {
-		return Answer{Refusal: r}
+		return cluster.Answer{Refusal: r}
 	}
 	if t := m.view.Topics[spec.Name]; t != nil {
 		return existing(t, spec)
 	}
-	brokers := m.brokers()
-	if len(brokers) == 0 {
-		return Answer{Refusal: refuse(fault.NotEnoughReplicas, "no broker has registered yet; try again in a moment")}
+	brokers, open := m.brokers(), m.open()
+	if brokers == 0 {
+		return cluster.Answer{Refusal: refuse(fault.NotEnoughReplicas, "no broker has registered yet; try again in a moment")}
 	}
-	s := defaults(&spec.SettingsPatch, len(brokers))
-	if r := checkTogether(s, len(brokers)); r != nil {
-		return Answer{Refusal: r}
+	s := defaults(&spec.SettingsPatch, brokers)
+	if r := checkTogether(s, brokers); r != nil {
+		return cluster.Answer{Refusal: r}
+	}
+	// Brokers that are dead or drain take no new replica. A topic can begin without
+	// them as long as it can be written to; the rest comes when they do.
+	replicas := min(s.Replicas, len(open))
+	if replicas < s.MinInsync {
+		return cluster.Answer{Refusal: refuse(fault.NotEnoughReplicas, fmt.Sprintf("%s is %d, and of %d brokers %d are alive and not draining; try again when more are",
+			fieldMinInsync, s.MinInsync, brokers, len(open)))}
 	}
 	n := 1
 	set(&n, spec.Partitions)
 	if r := m.checkRoom(n); r != nil {
-		return Answer{Refusal: r}
+		return cluster.Answer{Refusal: r}
 	}
 	if r := m.checkID(c.ID); r != nil {
-		return Answer{Refusal: r}
+		return cluster.Answer{Refusal: r}
 	}
 
 	t := &cluster.Topic{
@@ -49,7 +55,7 @@ func (m *Machine) create(c *Create) Answer {
 		Created:    m.time(),
 		Modified:   m.view.Index,
 	}
-	placed := placement.Spread(brokers, n, s.Replicas)
+	placed := placement.Spread(open, n, replicas)
 	for i, r := range layout.Even(n) {
 		t.Partitions[i] = cluster.Partition{
 			Index:       ident.Index(i),
@@ -63,89 +69,52 @@ func (m *Machine) create(c *Create) Answer {
 		}
 	}
 	m.put(t)
-	return Answer{Created: true, Topic: t}
+	return cluster.Answer{Created: true, Topic: t}
 }
 
 // alter changes settings. A change of min_insync or replicas is part of the
 // versioned state of every partition.
-func (m *Machine) alter(c *Alter) Answer {
+func (m *Machine) alter(c *cluster.Alter) cluster.Answer {
 	t := m.view.Topics[c.Name]
 	if t == nil {
-		return Answer{Refusal: notFound(c.Name)}
+		return cluster.Answer{Refusal: notFound(c.Name)}
 	}
 	if r := checkPatch(&c.Patch); r != nil {
-		return Answer{Refusal: r}
+		return cluster.Answer{Refusal: r}
 	}
 	s := patched(t.Settings, &c.Patch)
 	if s == t.Settings {
-		return Answer{Topic: t}
+		return cluster.Answer{Topic: t}
 	}
-	if r := checkTogether(s, len(m.brokers())); r != nil {
-		return Answer{Refusal: r}
-	}
-	parts := slices.Clone(t.Partitions)
-	if s.Replicas != t.Settings.Replicas {
-		if r := m.resize(parts, s); r != nil {
-			return Answer{Refusal: r}
-		}
+	if r := checkTogether(s, max(m.brokers(), t.Settings.Replicas)); r != nil {
+		return cluster.Answer{Refusal: r}
 	}
 	if s.Replicas != t.Settings.Replicas || s.MinInsync != t.Settings.MinInsync {
-		for i := range parts {
-			parts[i].Version++
+		return m.restate(t, s)
+	}
+	b := m.begins()
+	own := b.own(t)
+	own.Settings = s
+	for k := range own.Partitions { // unclean may let somebody lead who could not
+		if p := &own.Partitions[k]; p.Leader == (ident.NodeID{}) {
+			b.edit(own.Ref(p.Index), b.elects)
 		}
 	}
-	return Answer{Topic: m.edit(t, func(t *cluster.Topic) {
-		t.Settings = s
-		t.Partitions = parts
-	})}
-}
-
-// resize gives each partition the number of replicas that s asks for. New ones
-// are outside the ISR until they have caught up. The leader stays, and a replica
-// goes only where the rest of the ISR is still min_insync.
-func (m *Machine) resize(parts []cluster.Partition, s cluster.Settings) *Refusal {
-	loads := m.brokers()
-	for i := range parts {
-		p := &parts[i]
-		if more := s.Replicas - len(p.Replicas); more > 0 {
-			added := placement.Add(loads, p.Replicas, more)
-			p.Replicas = slices.Concat(p.Replicas, added)
-			for k := range loads {
-				if slices.Contains(added, loads[k].Node) {
-					loads[k].Replicas++
-				}
-			}
-			continue
-		}
-		keep := slices.Clone(p.Replicas)
-		for k := len(keep) - 1; k >= 0 && len(keep) > s.Replicas; k-- {
-			if keep[k] != p.Leader {
-				keep = slices.Delete(keep, k, k+1)
-			}
-		}
-		isr := slices.DeleteFunc(slices.Clone(p.ISR), func(n ident.NodeID) bool { return !slices.Contains(keep, n) })
-		if len(isr) < s.MinInsync {
-			r := refuse(fault.Invalid, fmt.Sprintf("%s %d would leave partition %d with %d in-sync replicas, fewer than %s %d; wait until its replicas have caught up",
-				fieldReplicas, s.Replicas, p.Index, len(isr), fieldMinInsync, s.MinInsync))
-			r.Field = fieldReplicas
-			return r
-		}
-		p.Replicas, p.ISR = keep, isr
-	}
-	return nil
+	b.done()
+	return cluster.Answer{Topic: m.view.ByID[t.ID]}
 }
 
 // delete ends a topic's life and remembers its id.
-func (m *Machine) delete(name string) Answer {
+func (m *Machine) delete(name string) cluster.Answer {
 	t := m.view.Topics[name]
 	if t == nil {
-		return Answer{Refusal: notFound(name)}
+		return cluster.Answer{Refusal: notFound(name)}
 	}
 	m.remove(t)
-	return Answer{}
+	return cluster.Answer{}
 }
 
-func checkSpec(spec *cluster.TopicSpec) *Refusal {
+func checkSpec(spec *cluster.TopicSpec) *cluster.Refusal {
 	if err := ident.CheckTopicName(spec.Name); err != nil {
 		kind := fault.Invalid
 		if errors.Is(err, ident.ErrReserved) {
@@ -161,17 +130,17 @@ func checkSpec(spec *cluster.TopicSpec) *Refusal {
 	return checkPatch(&spec.SettingsPatch)
 }
 
-func existing(t *cluster.Topic, spec *cluster.TopicSpec) Answer {
+func existing(t *cluster.Topic, spec *cluster.TopicSpec) cluster.Answer {
 	names, texts := differences(t, spec)
 	if len(names) == 0 {
-		return Answer{Topic: t}
+		return cluster.Answer{Topic: t}
 	}
 	r := refuse(fault.TopicExists, fmt.Sprintf("topic %s exists with other settings: %s", t.Name, strings.Join(texts, "; ")))
 	r.Differs = names
-	return Answer{Refusal: r}
+	return cluster.Answer{Refusal: r}
 }
 
-func (m *Machine) checkRoom(partitions int) *Refusal {
+func (m *Machine) checkRoom(partitions int) *cluster.Refusal {
 	if len(m.view.Topics) >= MaxTopics {
 		return refuse(fault.Limit, fmt.Sprintf("the cluster holds %d topics, as many as it may; delete one first", MaxTopics))
 	}
@@ -183,7 +152,7 @@ func (m *Machine) checkRoom(partitions int) *Refusal {
 
 // checkID keeps the promise that an id names one life of one topic. A random id
 // never fails it.
-func (m *Machine) checkID(id ident.TopicID) *Refusal {
+func (m *Machine) checkID(id ident.TopicID) *cluster.Refusal {
 	_, gone := m.view.Deleted[id]
 	if id.IsZero() || gone || m.view.ByID[id] != nil {
 		return refuse(fault.Internal, fmt.Sprintf("topic id %s is not a new one", id))
@@ -191,7 +160,7 @@ func (m *Machine) checkID(id ident.TopicID) *Refusal {
 	return nil
 }
 
-func notFound(name string) *Refusal {
+func notFound(name string) *cluster.Refusal {
 	return refuse(fault.TopicNotFound, fmt.Sprintf("there is no topic %q", clip(name)))
 }
 

@@ -1,7 +1,5 @@
-// Package watch is the coordinator's change feed: the latest snapshot of the
-// cluster, and a way to wait for a newer one.
+// Package watch streams the coordinator's change feed to other nodes: the whole
+// state first, then what changed, and beats in between which tell how fresh it is.
 //
-// The latest wins. There is no queue: a reader that was slow finds the newest
-// snapshot and has missed nothing, because a snapshot is the whole state. The
-// index never falls, whatever is published.
+// Nothing queues for a slow reader: what it misses is part of the next message.
 package watch

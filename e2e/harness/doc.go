@@ -1,4 +1,8 @@
-// Package harness runs the built binary as a real process for the tests in
-// e2e: on ports that the system picks, in a folder of the test's own, ended
-// when the test ends.
+// Package harness runs the built binary as real processes for the tests in e2e:
+// on ports that the system picks, in folders of the test's own, ended when the
+// test ends.
+//
+// A Node is one process; a Cluster is several that form one, which a test kills,
+// pauses, wipes and asks how they stand. Links are the connections between them
+// in the hands of the test: binaries with the tag faults dial through them.
 package harness

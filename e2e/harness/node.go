@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +28,11 @@ type Options struct {
 	// OpenFiles is the most files the process may hold open; 0: what the
 	// machine gives.
 	OpenFiles int
+	// Fixed says that the node comes back at all of its addresses, not at that of
+	// HTTP alone: other nodes know them.
+	Fixed bool
+	// More gives further flags at each start.
+	More func() []string
 }
 
 // Node is one running process.
@@ -36,16 +43,27 @@ type Node struct {
 	Addr string // host:port of HTTP, the same through restarts
 	URL  string
 	// Listeners has the host:port of each listener, by name.
+	// It is set once the node is ready; see Listening for before.
 	Listeners map[string]string
 
 	client http.Client
+	said   said
 	reader sync.WaitGroup // of the process's output
 
 	cmd    *exec.Cmd
+	began  time.Time
 	exited chan struct{}
 	err    error // of the process, once exited
 	ready  time.Duration
 	stderr *tail
+	file   io.Writer // the whole log, where somebody wants it
+}
+
+// said is what a process has printed so far.
+type said struct {
+	mu        sync.Mutex
+	listeners map[string]string
+	ready     chan struct{} // closed by the line that says so
 }
 
 // Start runs a node and waits until it is ready.
@@ -64,7 +82,7 @@ func New(t testing.TB, opts Options) *Node {
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
 	}
-	n := &Node{t: t, opts: opts, bin: Binary(t, opts.Tags...), Addr: "127.0.0.1:0"}
+	n := &Node{t: t, opts: opts, bin: Binary(t, opts.Tags...), Addr: "127.0.0.1:0", file: logFile(t, opts.Dir)}
 	t.Cleanup(func() {
 		n.Kill()
 		n.reader.Wait()
@@ -93,7 +111,26 @@ const startTimeout = 60 * time.Second
 // Run starts the process (again) and waits until it is ready. An error says
 // that it ended first, with what it logged.
 func (n *Node) Run() error {
-	args := append([]string{"serve", "--data", n.opts.Dir, "--http", n.Addr, "--rpc", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, n.opts.Args...)
+	if err := n.Begin(); err != nil {
+		return err
+	}
+	return n.AwaitReady()
+}
+
+// Begin starts the process (again) and waits for nothing.
+func (n *Node) Begin() error {
+	args := []string{"serve", "--data", n.opts.Dir, "--http", n.Addr}
+	for _, name := range []string{"rpc", "raft", "gossip"} {
+		addr, known := n.Listeners[name]
+		if !known || !n.opts.Fixed {
+			addr = "127.0.0.1:0"
+		}
+		args = append(args, "--"+name, addr)
+	}
+	args = append(args, n.opts.Args...)
+	if n.opts.More != nil {
+		args = append(args, n.opts.More()...)
+	}
 	cmd := exec.Command(n.bin, args...)
 	if n.opts.OpenFiles > 0 {
 		shell := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, n.opts.OpenFiles)
@@ -105,53 +142,110 @@ func (n *Node) Run() error {
 		return err
 	}
 	stderr := &tail{}
-	cmd.Stderr = stderr
-	begin := time.Now()
+	cmd.Stderr = io.MultiWriter(stderr, n.file)
+	n.began = time.Now()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	n.cmd, n.stderr, n.exited = cmd, stderr, make(chan struct{})
-	ready := make(chan map[string]string, 1)
-	exited := n.exited
+	ready, exited := n.said.begin(), n.exited
 	n.reader.Go(func() {
-		if listeners := scanListening(out); listeners != nil {
-			ready <- listeners
-		}
+		n.said.listen(out, ready)
 		_, _ = io.Copy(io.Discard, out) // until the process closes it
 		n.err = cmd.Wait()
 		close(exited)
 	})
+	return nil
+}
+
+// AwaitReady waits until the process that was begun is ready.
+func (n *Node) AwaitReady() error {
 	select {
-	case n.Listeners = <-ready:
-		n.ready = time.Since(begin)
-		n.Addr = n.Listeners["http"]
-		n.URL = "http://" + n.Addr
+	case <-n.said.ready:
+		n.ready = time.Since(n.began)
+		n.said.mu.Lock()
+		n.Listeners = maps.Clone(n.said.listeners)
+		n.said.mu.Unlock()
+		if http, ok := n.Listeners["http"]; ok {
+			n.Addr, n.URL = http, "http://"+http
+		}
 		return nil
 	case <-n.exited:
-		return fmt.Errorf("the node ended before it was ready: %v\n%s", n.err, stderr)
+		return fmt.Errorf("the node ended before it was ready: %v\n%s", n.err, n.stderr)
 	case <-time.After(startTimeout):
 		n.Kill()
-		return fmt.Errorf("the node was not ready after %s\n%s", startTimeout, stderr)
+		return fmt.Errorf("the node was not ready after %s\n%s", startTimeout, n.stderr)
 	}
 }
 
-// scanListening reads the lines a node prints at its start until it is ready;
-// nil if it never was.
-func scanListening(r io.Reader) map[string]string {
-	listeners := map[string]string{}
+// Listening waits for a listener of a node that may not be ready yet.
+func (n *Node) Listening(name string) (addr string, err error) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(startTimeout)
+	for {
+		if addr, ok := n.said.listener(name); ok {
+			return addr, nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.exited:
+			return "", fmt.Errorf("the node ended before it listened on %s: %v\n%s", name, n.err, n.stderr)
+		case <-timeout:
+			return "", fmt.Errorf("the node does not listen on %s after %s\n%s", name, startTimeout, n.stderr)
+		}
+	}
+}
+
+// begin forgets what the last process has said.
+func (s *said) begin() (ready chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners, s.ready = map[string]string{}, make(chan struct{})
+	return s.ready
+}
+
+// listener is one that was printed already.
+func (s *said) listener(name string) (addr string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	addr, ok = s.listeners[name]
+	return addr, ok
+}
+
+// listen reads the lines a node prints at its start until it is ready.
+func (s *said) listen(r io.Reader, ready chan struct{}) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line := lines.Text()
 		if rest, ok := strings.CutPrefix(line, "listening "); ok {
 			if name, addr, ok := strings.Cut(rest, "="); ok {
-				listeners[name] = addr
+				s.mu.Lock()
+				s.listeners[name] = addr
+				s.mu.Unlock()
 			}
 		}
 		if strings.HasPrefix(line, "ready in ") {
-			return listeners
+			close(ready)
+			return
 		}
 	}
-	return nil
+}
+
+// logFile is where the whole log goes if TEST_TIDEWIRE_LOGS names a folder: what
+// a failed test shows is its end.
+func logFile(t testing.TB, folder string) io.Writer {
+	dir := os.Getenv("TEST_TIDEWIRE_LOGS")
+	if dir == "" {
+		return io.Discard
+	}
+	name := strings.ReplaceAll(t.Name(), "/", "-") + "-" + filepath.Base(folder) + ".log"
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // the process has ended by then
+	return f
 }
 
 // Kill ends the process with SIGKILL and waits for it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/fault"
@@ -18,7 +19,8 @@ type feed struct {
 	topic string
 	stop  chan struct{} // closed by the last subscription
 
-	refs int // guarded by hub.mu
+	refs int          // guarded by hub.mu
+	hw   atomic.Int64 // the high watermark, as far as the feed has heard
 
 	mu      sync.Mutex
 	ring    ring

@@ -156,10 +156,10 @@ func (p *part) fill(ctx context.Context, ringOnly bool) (ev Event, keep, done bo
 // life of the ring.
 func (p *part) readLog(ctx context.Context, out outlook) (ev Event, keep, done bool) {
 	src, next := p.sub.hub.source, p.offset()
-	res, err := src.Read(ctx, rpc.Read{Partition: p.feed.ref, Offset: next, MaxBytes: catchUpBytes})
+	res, err := src.Tail(ctx, rpc.Read{Partition: p.feed.ref, Offset: next, MaxBytes: catchUpBytes})
 	if p.epoch != 0 && (err == nil || fault.Is(err, fault.OffsetNotFound)) {
 		// What was read so far must be part of this log.
-		end, endErr := src.EpochEnd(p.feed.ref, p.epoch)
+		end, endErr := src.EpochEnd(ctx, p.feed.ref, p.epoch)
 		switch {
 		case endErr != nil:
 			err = endErr

@@ -143,26 +143,27 @@ func (h *Hub) startFrom(ctx context.Context, t *cluster.Topic, sc scope, from st
 		}
 	}
 	places := make([]cursor.Place, len(parts))
-	for i, p := range parts {
-		ref := t.Ref(p.Index)
+	err := each(ctx, len(parts), func(ctx context.Context, i int) error {
+		ref := t.Ref(parts[i].Index)
 		b, err := h.bounds(ctx, ref)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		places[i] = cursor.Place{Partition: p.Index, Epoch: b.Epoch, Offset: b.Start}
+		places[i] = cursor.Place{Partition: parts[i].Index, Epoch: b.Epoch, Offset: b.Start}
 		switch from {
 		case Earliest:
 		case Latest:
 			places[i].Offset = b.HW
 		default:
-			err := patiently(ctx, func() (err error) {
+			return patiently(ctx, func() (err error) {
 				places[i].Offset, err = h.source.OffsetAt(ctx, ref, ms)
 				return err
 			})
-			if err != nil {
-				return nil, err
-			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return places, nil
 }
@@ -193,14 +194,18 @@ func (h *Hub) startByCursor(ctx context.Context, q Request, sc scope, s *Start) 
 	if !ok || !c.Range.Covers(sc.rng) {
 		return fault.New(fault.Invalid, "field \"cursor\" covers less of topic %q than is asked for; ask for what it was given for, or begin with \"from\"", q.Topic.Name).With("field", "cursor")
 	}
+	lost := make([]*loss, len(places))
+	err = each(ctx, len(places), func(ctx context.Context, i int) (err error) {
+		places[i], lost[i], err = h.check(ctx, q.Topic.Ref(places[i].Partition), places[i], q.After)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	var losses []loss
-	for i := range places {
-		place, lost, err := h.check(ctx, q.Topic.Ref(places[i].Partition), places[i], q.After)
-		if err != nil {
-			return err
-		}
-		if places[i] = place; lost != nil {
-			losses = append(losses, *lost)
+	for _, l := range lost {
+		if l != nil {
+			losses = append(losses, *l)
 		}
 	}
 	s.Places = places
@@ -217,14 +222,14 @@ func (h *Hub) check(ctx context.Context, ref ident.Partition, place cursor.Place
 	end := ident.Offset(1<<63 - 1) // a place without an epoch may lie ahead of the log
 	var b rpc.Bounds
 	err = patiently(ctx, func() (err error) {
-		if b, err = h.source.Bounds(ref); err == nil && place.Epoch > b.Epoch {
+		if b, err = h.source.Bounds(ctx, ref); err == nil && place.Epoch > b.Epoch {
 			err = fault.New(fault.LeaderUnavailable, "the cursor knows a newer leader of partition %d than this node", ref.Index)
 		}
 		if err == nil && place.Epoch != 0 {
-			end, err = h.source.EpochEnd(ref, place.Epoch)
+			end, err = h.source.EpochEnd(ctx, ref, place.Epoch)
 		}
 		if err == nil { // again: the high watermark may have passed what end says of it
-			b, err = h.source.Bounds(ref)
+			b, err = h.source.Bounds(ctx, ref)
 		}
 		return err
 	})

@@ -250,7 +250,7 @@ func FuzzCursor(f *testing.F) {
 			t.Fatalf("recovered %v, gap %+v", s.Recovered, s.Gap)
 		}
 		for _, p := range s.Places {
-			b, _ := m.Bounds(topic.Ref(p.Partition))
+			b, _ := m.Bounds(t.Context(), topic.Ref(p.Partition))
 			if p.Offset < b.Start || p.Offset > b.HW && p.Epoch != 0 {
 				t.Fatalf("place %+v outside of %+v", p, b)
 			}

@@ -26,11 +26,11 @@ type tail struct {
 // when the last subscription has gone.
 func (t *tail) follow(ctx context.Context) error {
 	f, src := t.feed, t.feed.hub.source
-	if err := t.settle(); err != nil {
+	if err := t.settle(ctx); err != nil {
 		return err
 	}
 	for {
-		res, err := src.Read(ctx, rpc.Read{Partition: f.ref, Offset: t.next, MaxBytes: feedReadBytes})
+		res, err := src.Tail(ctx, rpc.Read{Partition: f.ref, Offset: t.next, MaxBytes: feedReadBytes})
 		switch {
 		case fault.Is(err, fault.OffsetExpired): // slower than retention
 			t.next = res.Bounds.Start
@@ -42,9 +42,12 @@ func (t *tail) follow(ctx context.Context) error {
 			continue
 		case err != nil:
 			return err
+		case res.Bounds.Epoch < t.leader:
+			return fault.New(fault.LeaderUnavailable, "who was asked does not know the partition's leader yet")
 		}
+		f.hw.Store(int64(res.Bounds.HW))
 		if res.Bounds.Epoch != t.leader { // another leader, perhaps of another log
-			if err := t.settle(); err != nil {
+			if err := t.settle(ctx); err != nil {
 				return err
 			}
 			continue
@@ -71,15 +74,16 @@ func (t *tail) follow(ctx context.Context) error {
 }
 
 // settle finds where to begin, or whether what was read is still the log.
-func (t *tail) settle() error {
+func (t *tail) settle(ctx context.Context) error {
 	f, src := t.feed, t.feed.hub.source
-	b, err := src.Bounds(f.ref)
+	b, err := src.Bounds(ctx, f.ref)
 	if err != nil {
 		return err
 	}
 	t.leader = b.Epoch
+	f.hw.Store(int64(b.HW))
 	if t.next >= 0 && t.epoch != 0 && t.epoch <= b.Epoch {
-		end, err := src.EpochEnd(f.ref, t.epoch)
+		end, err := src.EpochEnd(ctx, f.ref, t.epoch)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -46,10 +48,28 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// asked is how many partitions are asked about at once, for one request: their
+// leaders may be other nodes.
+const asked = 16
+
+// each does something for each of n partitions, some at once, and returns the
+// first error.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	if n == 1 {
+		return f(ctx, 0)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(asked)
+	for i := range n {
+		g.Go(func() error { return f(ctx, i) })
+	}
+	return g.Wait()
+}
+
 // bounds waits for a partition that is served.
 func (h *Hub) bounds(ctx context.Context, p ident.Partition) (b rpc.Bounds, err error) {
 	err = patiently(ctx, func() (err error) {
-		if b, err = h.source.Bounds(p); err != nil {
+		if b, err = h.source.Bounds(ctx, p); err != nil {
 			err = h.explain(p, err)
 		}
 		return err

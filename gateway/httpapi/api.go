@@ -4,11 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/alert"
 	"tidewire/gateway/budget"
+	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/guard"
@@ -29,6 +30,8 @@ type Controller interface {
 	CreateTopic(ctx context.Context, spec cluster.TopicSpec) (t *cluster.Topic, created bool, err error)
 	AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
+	// Drain takes the leadership of everything off a node, or ends that.
+	Drain(ctx context.Context, node ident.NodeID, cancel bool) error
 }
 
 // Publisher sends one record on its way. It calls done exactly once, perhaps
@@ -55,29 +58,22 @@ type Streams interface {
 	Serve(w http.ResponseWriter, r *http.Request, start deliver.Start) error
 }
 
-// Node is what this node knows of itself alone.
-type Node interface {
-	Figures() Figures
-	// Loads are the partitions this node hosts.
-	Loads() []rpc.PartitionLoad
+// Nodes is what this node knows of itself, and of the others by asking them;
+// *census.Census is one.
+type Nodes interface {
+	Self() ident.NodeID
+	// Figures of this node and of those that answer in time.
+	Figures(ctx context.Context) map[ident.NodeID]census.Figures
+	// Bounds of the partitions of topics, from their leaders; of those that do not
+	// answer in time there are none.
+	Bounds(ctx context.Context, topics ...*cluster.Topic) map[ident.Partition]rpc.Bounds
+	// Connections of a node, of one principal or of all.
+	Connections(ctx context.Context, node ident.NodeID, principal *string) ([]connection.Info, error)
+	// Dismiss ends a connection wherever it is; false: nobody knows of it.
+	Dismiss(ctx context.Context, id string) bool
+	// Alerts that fire, and those that resolved lately.
+	Alerts() []alert.Alert
 }
-
-// Figures of this node at one moment.
-type Figures struct {
-	ID          ident.NodeID
-	Started     time.Time
-	Connections int // WebSockets and streams of events
-	Disk        Disk
-	Rates       Rates
-	// CoordinatorLeader leads the coordinators, as far as this node knows; zero: nobody.
-	CoordinatorLeader ident.NodeID
-}
-
-// Disk of the data folder, in bytes.
-type Disk struct{ Used, Free int64 }
-
-// Rates over the last seconds, each a second.
-type Rates struct{ InRecords, InBytes, OutMessages, OutBytes float64 }
 
 // Config of the API. What is marked required has no default.
 type Config struct {
@@ -86,7 +82,7 @@ type Config struct {
 	Publisher Publisher       // required
 	Reader    Reader          // required
 	Streams   Streams         // required
-	Node      Node            // required
+	Nodes     Nodes           // required
 	// NotReady gives the reasons why this node cannot serve, as faults; none
 	// when it can. nil: always ready.
 	NotReady func() []error
@@ -101,8 +97,6 @@ type Config struct {
 	Held *budget.Budget
 	// Guard knows the callers; nil: nobody is asked.
 	Guard *guard.Guard
-	// Connections of this node; nil: none are listed.
-	Connections *connection.Set
 	// Quota of each client that publishes; nil: no bound.
 	Quota *quota.Quota
 
@@ -137,9 +131,6 @@ func New(cfg Config) *API {
 	a.metrics = newMetrics(cfg.Registerer, a.cfg.Held)
 	if a.cfg.Guard == nil {
 		a.cfg.Guard = guard.New(guard.Config{})
-	}
-	if a.cfg.Connections == nil {
-		a.cfg.Connections = connection.New()
 	}
 	if a.cfg.Quota == nil {
 		a.cfg.Quota = quota.New(0)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -13,19 +14,14 @@ import (
 )
 
 // describer writes topics as clients see them: what the cluster has decided,
-// and where each partition's records begin and end on this node.
+// and where each partition's records begin and end at its leader.
 type describer struct {
-	names names
-	loads map[ident.Partition]rpc.PartitionLoad
+	names  names
+	bounds map[ident.Partition]rpc.Bounds
 }
 
-func (a *API) describer(s *cluster.Snapshot) describer {
-	loads := a.cfg.Node.Loads()
-	d := describer{names: namesOf(s), loads: make(map[ident.Partition]rpc.PartitionLoad, len(loads))}
-	for _, l := range loads {
-		d.loads[l.Partition] = l
-	}
-	return d
+func (a *API) describer(ctx context.Context, s *cluster.Snapshot, topics ...*cluster.Topic) describer {
+	return describer{names: namesOf(s), bounds: a.cfg.Nodes.Bounds(ctx, topics...)}
 }
 
 func (d describer) appendTopic(b []byte, t *cluster.Topic) []byte {
@@ -87,10 +83,10 @@ func (d describer) appendPartition(b []byte, t *cluster.Topic, p *cluster.Partit
 	l.Int("leader_epoch", int64(p.LeaderEpoch)).
 		Raw("replicas", d.names.list(p.Replicas)).
 		Raw("isr", d.names.list(p.ISR))
-	if load, ok := d.loads[t.Ref(p.Index)]; ok {
-		l.Int("earliest", int64(load.Bounds.Start)).Int("hw", int64(load.Bounds.HW))
+	if b, ok := d.bounds[t.Ref(p.Index)]; ok {
+		l.Int("earliest", int64(b.Start)).Int("hw", int64(b.HW))
 	} else {
-		// Hosted elsewhere, or not opened yet: nobody here knows.
+		// Nobody leads it at the moment, or its leader does not answer.
 		l.Raw("earliest", null).Raw("hw", null)
 	}
 	return l.Close()

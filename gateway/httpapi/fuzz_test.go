@@ -22,7 +22,7 @@ import (
 func bare(t testing.TB) (*API, *memory) {
 	m := newMemory()
 	api := New(Config{
-		Topology: m, Control: m, Node: m,
+		Topology: m, Control: m, Nodes: m.nodes(),
 		Publisher: publish.New(publish.Config{Topology: m, Leader: m}),
 		Reader:    deliver.New(deliver.Config{Source: m, Topology: m}),
 		Streams:   noStreams{},

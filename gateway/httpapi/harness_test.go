@@ -51,7 +51,7 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	running.Go(func() { _ = crew.Run(working) })
 	running.Go(func() { _ = streams.Run(ctx); rest() })
 	cfg := Config{
-		Topology: n.memory, Control: n.memory, Node: n.memory, Reader: hub, Streams: streams,
+		Topology: n.memory, Control: n.memory, Nodes: n.memory.nodes(connected), Reader: hub, Streams: streams,
 		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
 		NotReady:  func() []error { return n.ready },
 		WebSocket: http.HandlerFunc(echo),
@@ -65,7 +65,7 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 		}),
 		Origins:  origin.New([]string{"https://app.example.com"}, ""),
 		Gatherer: reg, Registerer: reg,
-		Logger: slog.New(slog.NewTextHandler(n.log, nil)), Connections: connected,
+		Logger: slog.New(slog.NewTextHandler(n.log, nil)),
 	}
 	for _, c := range change {
 		c(&cfg)

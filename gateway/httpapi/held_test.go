@@ -32,7 +32,7 @@ func underBudget(t *testing.T, test func(t *testing.T, m *memory, p pipes, api *
 		m, held := newMemory(), budget.New(heldTestBytes)
 		hub := deliver.New(deliver.Config{Source: m, Topology: m, Held: held})
 		api := New(Config{
-			Topology: m, Control: m, Node: m, Reader: hub, Held: held,
+			Topology: m, Control: m, Nodes: m.nodes(), Reader: hub, Held: held,
 			Publisher: publish.New(publish.Config{Topology: m, Leader: m}),
 		})
 		if w := serve(api, "POST", "/topics/", `{"name":"t","max_message_bytes":16777216}`); w.Code != http.StatusCreated {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"tidewire/gateway/census"
+	"tidewire/gateway/connection"
 	"tidewire/gateway/publish"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -262,7 +264,7 @@ func (m *memory) part(ref ident.Partition) (*memoryPart, error) {
 	return nil, fault.New(fault.LeaderUnavailable, "no such partition here")
 }
 
-func (m *memory) Bounds(ref ident.Partition) (rpc.Bounds, error) {
+func (m *memory) Bounds(_ context.Context, ref ident.Partition) (rpc.Bounds, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, err := m.part(ref)
@@ -300,6 +302,8 @@ func (m *memory) Read(_ context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	return res, nil
 }
 
+func (m *memory) Tail(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) { return m.Read(ctx, r) }
+
 func (m *memory) OffsetAt(_ context.Context, ref ident.Partition, ms int64) (ident.Offset, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -315,8 +319,8 @@ func (m *memory) OffsetAt(_ context.Context, ref ident.Partition, ms int64) (ide
 	return p.hw, nil
 }
 
-func (m *memory) EpochEnd(ref ident.Partition, _ ident.Epoch) (ident.Offset, error) {
-	b, err := m.Bounds(ref)
+func (m *memory) EpochEnd(ctx context.Context, ref ident.Partition, _ ident.Epoch) (ident.Offset, error) {
+	b, err := m.Bounds(ctx, ref)
 	return b.HW, err
 }
 
@@ -369,15 +373,30 @@ func (m *memory) entries(topic string, visit func(*record.Entry)) {
 	}
 }
 
-func (m *memory) Figures() Figures {
-	return Figures{ID: m.node, Started: time.Now().Add(-time.Hour), Connections: 3, Disk: Disk{Used: 10, Free: 90}, CoordinatorLeader: m.node}
-}
-
-func (m *memory) Loads() (out []rpc.PartitionLoad) {
+// Drain notes it at once.
+func (m *memory) Drain(_ context.Context, node ident.NodeID, cancel bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for ref, p := range m.parts {
-		out = append(out, rpc.PartitionLoad{Partition: ref, Bounds: p.bounds()})
+	m.change(func(s *cluster.Snapshot) {
+		s.Nodes = maps.Clone(s.Nodes)
+		n := *s.Nodes[node]
+		if n.State = cluster.DrainingState; cancel {
+			n.State = cluster.Alive
+		}
+		s.Nodes[node] = &n
+	})
+	return nil
+}
+
+// nodes is a cluster of this node alone, with connections if it has any.
+func (m *memory) nodes(connections ...*connection.Set) *census.Census {
+	set := connection.New()
+	if len(connections) > 0 {
+		set = connections[0]
 	}
-	return out
+	return census.New(census.Config{Self: m.node, Topology: m, Backend: &census.Backend{Own: m.Figures, Clients: set}, Local: func(ref ident.Partition) (rpc.Bounds, error) { return m.Bounds(context.Background(), ref) }})
+}
+
+func (m *memory) Figures() census.Figures {
+	return census.Figures{ID: m.node, Started: time.Now().Add(-time.Hour), Connections: 3, Disk: census.Disk{Used: 10, Free: 90}, CoordinatorLeader: m.node}
 }

@@ -300,7 +300,7 @@ func TestAClientThatDoesNotReadIsHeldBack(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory()
-			api := New(Config{Topology: m, Control: m, Node: m, Publisher: keeps{}})
+			api := New(Config{Topology: m, Control: m, Nodes: m.nodes(), Publisher: keeps{}})
 			if r := serve(api, "POST", "/topics/", `{"name":"t"}`); r.Code != http.StatusCreated {
 				t.Fatal(r.Body)
 			}

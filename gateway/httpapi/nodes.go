@@ -1,12 +1,17 @@
 package httpapi
 
 import (
+	"bytes"
+	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tidewire/gateway/access"
+	"tidewire/gateway/census"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -29,7 +34,7 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) error {
 		}
 		return strings.Compare(x.ID.String(), y.ID.String())
 	})
-	v := a.nodeView(snapshot)
+	v := a.nodeView(r.Context(), snapshot)
 	b := []byte(`{"nodes":[`)
 	for i, n := range all {
 		if i > 0 {
@@ -51,7 +56,41 @@ func (a *API) describeNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, a.nodeView(snapshot).appendNode(nil, n))
+	return sendJSON(w, http.StatusOK, a.nodeView(r.Context(), snapshot).appendNode(nil, n))
+}
+
+// drainNode is POST /nodes/{node}/drain.
+func (a *API) drainNode(w http.ResponseWriter, r *http.Request) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	n, err := findNode(a.cfg.Topology.Snapshot(), param(r, "node"))
+	if err != nil {
+		return err
+	}
+	body, err := a.controlBody(w, r)
+	if err != nil {
+		return err
+	}
+	cancel := false
+	if len(bytes.TrimSpace(body)) > 0 {
+		err = wire.Object(body, []string{"cancel"}, func(_ string, v wire.Value) (err error) {
+			cancel, err = v.Bool()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.cfg.Control.Drain(r.Context(), n.ID, cancel); err != nil {
+		return err
+	}
+	a.log.Info("draining a node by call", slices.Concat([]any{"node", n.Name, "cancel", cancel}, callerOf(access.Of(r.Context())))...)
+	snapshot := a.cfg.Topology.Snapshot()
+	if newer := snapshot.Nodes[n.ID]; newer != nil {
+		n = newer
+	}
+	return sendJSON(w, http.StatusAccepted, a.nodeView(r.Context(), snapshot).appendNode(nil, n))
 }
 
 func findNode(s *cluster.Snapshot, name string) (*cluster.Node, error) {
@@ -73,18 +112,26 @@ func findNode(s *cluster.Snapshot, name string) (*cluster.Node, error) {
 	return found, nil
 }
 
-// nodeView writes nodes: what the cluster holds of each, and of this node what
-// it knows of itself.
+// nodeView writes nodes: what the cluster holds of each, and what each that
+// answers says of itself.
 type nodeView struct {
-	figures  Figures
+	figures  map[ident.NodeID]census.Figures
+	leader   ident.NodeID // of the coordinators; zero: none known
+	suspects []ident.NodeID
 	names    names
 	led      map[ident.NodeID]int
 	followed map[ident.NodeID]int
+	moves    map[ident.NodeID][]byte
 }
 
-func (a *API) nodeView(s *cluster.Snapshot) nodeView {
-	v := nodeView{figures: a.cfg.Node.Figures(), names: namesOf(s), led: map[ident.NodeID]int{}, followed: map[ident.NodeID]int{}}
-	for _, t := range s.Topics {
+func (a *API) nodeView(ctx context.Context, s *cluster.Snapshot) nodeView {
+	v := nodeView{
+		figures: a.cfg.Nodes.Figures(ctx), names: namesOf(s),
+		led: map[ident.NodeID]int{}, followed: map[ident.NodeID]int{}, moves: map[ident.NodeID][]byte{},
+	}
+	v.leader = v.figures[a.cfg.Nodes.Self()].CoordinatorLeader
+	v.suspects = v.figures[v.leader].Suspects
+	for _, t := range sortedTopics(s) {
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
 			for _, replica := range p.Replicas {
@@ -94,16 +141,53 @@ func (a *API) nodeView(s *cluster.Snapshot) nodeView {
 					v.followed[replica]++
 				}
 			}
+			v.addMoves(t, p)
 		}
 	}
 	return v
 }
 
+func sortedTopics(s *cluster.Snapshot) []*cluster.Topic {
+	topics := slices.Collect(maps.Values(s.Topics))
+	slices.SortFunc(topics, func(x, y *cluster.Topic) int { return strings.Compare(x.Name, y.Name) })
+	return topics
+}
+
+// addMoves notes a partition that moves at each node that it moves to or from.
+func (v nodeView) addMoves(t *cluster.Topic, p *cluster.Partition) {
+	if len(p.Adding) == 0 && len(p.Removing) == 0 {
+		return
+	}
+	add := func(id ident.NodeID, direction string) {
+		b := v.moves[id]
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		v.moves[id] = wire.Begin(b).Str("topic", t.Name).Int("partition", int64(p.Index)).Str("direction", direction).
+			Raw("adding", v.names.list(p.Adding)).Raw("removing", v.names.list(p.Removing)).Close()
+	}
+	for _, id := range p.Adding {
+		add(id, "in")
+	}
+	for _, id := range p.Removing {
+		add(id, "out")
+	}
+}
+
 func (v nodeView) appendLeader(b []byte) []byte {
-	if v.figures.CoordinatorLeader == (ident.NodeID{}) {
+	if v.leader == (ident.NodeID{}) {
 		return append(b, null...)
 	}
-	return wire.AppendString(b, v.names.of(v.figures.CoordinatorLeader))
+	return wire.AppendString(b, v.names.of(v.leader))
+}
+
+// state is what the cluster holds of a node, but that the leading coordinator may
+// have heard ill of it since.
+func (v nodeView) state(n *cluster.Node) cluster.NodeState {
+	if n.State == cluster.Alive && slices.Contains(v.suspects, n.ID) {
+		return cluster.Suspect
+	}
+	return n.State
 }
 
 func (v nodeView) appendNode(b []byte, n *cluster.Node) []byte {
@@ -119,7 +203,7 @@ func (v nodeView) appendNode(b []byte, n *cluster.Node) []byte {
 		Str("name", n.Name).
 		Raw("roles", append(roles, ']')).
 		Str("zone", n.Zone).
-		Str("state", string(n.State)).
+		Str("state", string(v.state(n))).
 		Raw("addresses", wire.Begin(nil).
 			Str("http", n.Addresses.HTTP).Str("rpc", n.Addresses.RPC).
 			Str("raft", n.Addresses.Raft).Str("gossip", n.Addresses.Gossip).Close()).
@@ -127,10 +211,9 @@ func (v nodeView) appendNode(b []byte, n *cluster.Node) []byte {
 		Time("since", n.Since.UnixMilli()).
 		Raw("partitions", wire.Begin(nil).
 			Int("led", int64(v.led[n.ID])).Int("followed", int64(v.followed[n.ID])).Close()).
-		Bool("coordinator_leader", n.ID == v.figures.CoordinatorLeader).
-		Raw("moves", []byte("[]"))
-	if n.ID == v.figures.ID {
-		f := &v.figures
+		Bool("coordinator_leader", n.ID == v.leader).
+		Raw("moves", append(append([]byte{'['}, v.moves[n.ID]...), ']'))
+	if f, ok := v.figures[n.ID]; ok {
 		l.Str("uptime", formatDuration(max(0, time.Since(f.Started)).Truncate(time.Second))).
 			Int("connections", int64(f.Connections)).
 			Raw("disk", wire.Begin(nil).Int("used", f.Disk.Used).Int("free", f.Disk.Free).Close()).

@@ -245,6 +245,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 
 	n.want(200, "GET", "/nodes/", "")
 	n.want(200, "GET", "/nodes/node-a", "")
+	n.want(202, "POST", "/nodes/node-a/drain", "")
+	n.want(202, "POST", "/nodes/node-a/drain", `{"cancel":true}`)
+	n.want(404, "POST", "/nodes/none/drain", "")
+	n.want(400, "POST", "/nodes/node-a/drain", `{"cancle":true}`)
+	n.want(200, "GET", "/alerts", "")
 	for _, c := range n.want(200, "GET", "/connections/", "").json(t)["connections"].([]any) {
 		n.want(204, "DELETE", "/connections/"+c.(map[string]any)["connection"].(string), "")
 	}

@@ -30,6 +30,8 @@ func (a *API) router() http.Handler {
 		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}}, // its id names the topic
 		{"/nodes", actions{get: a.admin(a.listNodes)}},
 		{"/nodes/{node}", actions{get: a.admin(a.describeNode)}},
+		{"/nodes/{node}/drain", actions{post: a.admin(a.drainNode)}},
+		{"/alerts", actions{get: a.admin(a.listAlerts)}},
 		{"/connections", actions{get: a.admin(a.listConnections)}},
 		{"/connections/{connection}", actions{del: a.admin(a.dismissConnection)}},
 		{"/tickets", actions{post: a.issueTicket}},
@@ -60,15 +62,13 @@ func (a *API) router() http.Handler {
 var absent = map[string]string{
 	"/topics/repartition":                         "repartition",
 	"/topics/{topic}/{partition}/{offset}/status": "groups, and so no status of a record",
-	"/nodes/{node}/drain":                         "drain by call; end the process with SIGTERM to drain its node",
-	"/alerts":                                     "alerts",
-	"/groups":                                     "groups",
-	"/groups/*":                                   "groups",
-	"/requests":                                   "request-reply",
-	"/requests/*":                                 "request-reply",
-	"/replies":                                    "request-reply",
-	"/replies/*":                                  "request-reply",
-	"/asyncapi.json":                              "AsyncAPI document; docs/protocol.md describes the WebSocket",
+	"/groups":        "groups",
+	"/groups/*":      "groups",
+	"/requests":      "request-reply",
+	"/requests/*":    "request-reply",
+	"/replies":       "request-reply",
+	"/replies/*":     "request-reply",
+	"/asyncapi.json": "AsyncAPI document; docs/protocol.md describes the WebSocket",
 }
 
 // route is one address and what can be done there.

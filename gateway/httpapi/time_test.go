@@ -35,7 +35,7 @@ func (p pipes) dial() net.Conn {
 func inVirtualTime(t *testing.T, test func(t *testing.T, m *memory, p pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		api := New(Config{Topology: m, Control: m, Node: m, Publisher: publish.New(publish.Config{Topology: m, Leader: m})})
+		api := New(Config{Topology: m, Control: m, Nodes: m.nodes(), Publisher: publish.New(publish.Config{Topology: m, Leader: m})})
 		if w := serve(api, "POST", "/topics/", `{"name":"t"}`); w.Code != http.StatusCreated {
 			t.Fatal(w.Body)
 		}

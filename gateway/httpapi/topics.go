@@ -59,7 +59,7 @@ func (a *API) topicList(ctx context.Context, share *budget.Share, s *cluster.Sna
 		return nil, err
 	}
 	defer share.Give(aside)
-	d := a.describer(s)
+	d := a.describer(ctx, s, topics...)
 	out := heldAnswer{ctx: ctx, share: share}
 	var one []byte
 	for i, t := range topics {
@@ -105,7 +105,7 @@ func (a *API) createTopic(w http.ResponseWriter, r *http.Request) error {
 		status = http.StatusCreated
 		w.Header().Set("Location", "/topics/"+url.PathEscape(t.Name)+"/metadata")
 	}
-	return sendJSON(w, status, a.describer(a.cfg.Topology.Snapshot()).appendTopic(nil, t))
+	return sendJSON(w, status, a.describer(r.Context(), a.cfg.Topology.Snapshot(), t).appendTopic(nil, t))
 }
 
 // noTopicQuery is for the calls at /topics, which have no parameters. Those of a
@@ -163,7 +163,7 @@ func (a *API) describeTopic(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return topology.NotFound(name)
 	}
-	return sendJSON(w, http.StatusOK, a.describer(snapshot).appendTopic(nil, t))
+	return sendJSON(w, http.StatusOK, a.describer(r.Context(), snapshot, t).appendTopic(nil, t))
 }
 
 // alterTopic is PATCH /topics/{topic}.
@@ -187,7 +187,7 @@ func (a *API) alterTopic(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, a.describer(a.cfg.Topology.Snapshot()).appendTopic(nil, t))
+	return sendJSON(w, http.StatusOK, a.describer(r.Context(), a.cfg.Topology.Snapshot(), t).appendTopic(nil, t))
 }
 
 // deleteTopic is DELETE /topics/{topic}.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
 )
@@ -13,6 +14,9 @@ const (
 	batchBytes = 1 << 20
 	// batchRecords likewise.
 	batchRecords = 8192
+	// ownRecords likewise, of records that the lane numbers: what a leader
+	// remembers of a producer, so that it knows a whole batch again.
+	ownRecords = 1024
 )
 
 // waiter is one record under way. Its lane's lock guards it until its batch has
@@ -23,9 +27,10 @@ type waiter struct {
 	tag      Tag
 	refusal  error // the record is a void; this is the answer once it is kept
 	done     func(Result)
+	own      bool // numbered by the lane
 	none     bool // acks=none: answered when taken in
 	answered bool // done was called, or will be by whoever set this
-	out      bool // told that nothing was kept: never to be sent (again)
+	over     bool // its time is up: a batch that never reached a log goes without it
 }
 
 // batch is records that travel together. While it waits it has a builder;
@@ -37,6 +42,14 @@ type batch struct {
 	sealed  record.Batch
 	waiters []waiter
 	orphan  bool // a try found no leader: its time tells nothing of how quick leaders are
+	reached bool // a try may have brought it into a log: from then on it is sent as it is, or not at all
+	given   bool // the sealed bytes were a leader's to write to: another try takes a copy
+
+	// The records that the lane numbers: how many, and the identity and first
+	// number under which they were encoded.
+	owned int
+	id    ident.ProducerID
+	first int64
 }
 
 // Batches and builders are used again: what they grow to, the next will need
@@ -66,8 +79,9 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-func (b *batch) takes(acks rpc.Acks, bytes int) bool {
-	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes
+func (b *batch) takes(acks rpc.Acks, bytes int, own bool) bool {
+	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes &&
+		!(own && b.owned >= ownRecords)
 }
 
 // bytes is what the batch's records count at the gate.

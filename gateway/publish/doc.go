@@ -7,9 +7,19 @@
 // The life of one record: Publish finds the topic, checks the record against
 // its bounds, picks the partition and puts a copy into the lane's last waiting
 // batch; the batch goes to the leader; the leader's answer reaches the
-// record's done function. A record whose time is up is answered at once: with
-// leader-unavailable while no leader has seen it (and it is then taken out of
-// its batch), with unknown-outcome after that.
+// record's done function.
+//
+// A record that comes with neither a producer nor an Idempotency-Key is
+// numbered by its lane, which is a producer of its own to the leader. So a try
+// that was refused for the moment, or whose answer got lost on the way, is
+// followed by another with the same batch until the records' time is up, at a
+// new leader the moment there is one, and the record stands in the log once. Of
+// a batch that never reached a log, records whose time is up are taken out, and
+// those behind them move up in number: who was told that nothing was kept was
+// told the truth. Once a try may have reached a log the batch stays as it is,
+// and the answer at the end of the time is unknown-outcome. Then the lane takes
+// another identity, as it does after a minute without records, and where a
+// leader no longer knows what came before.
 //
 // What is under way is bounded for the node, in bytes and by what leaders take
 // within a second or so; past the bound Publish blocks its caller, who stops

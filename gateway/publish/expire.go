@@ -33,17 +33,17 @@ func (l *lane) expire() {
 	}
 	var over []late
 	var next time.Time
-	look := func(b *batch, reached bool, err error) {
+	look := func(b *batch, err error) {
 		for i := range b.waiters {
 			w := &b.waiters[i]
 			switch {
-			case w.out || w.answered && !w.none:
+			case w.over:
 			case w.deadline.After(now):
 				if next.IsZero() || w.deadline.Before(next) {
 					next = w.deadline
 				}
 			default:
-				w.out = !reached
+				w.over = true
 				if !w.answered {
 					w.answered = true
 					over = append(over, late{*w, err})
@@ -54,13 +54,13 @@ func (l *lane) expire() {
 	l.mu.Lock()
 	l.expiry = nil
 	notKept := unavailable(l.refusal)
-	if l.underway != nil && l.atLeader {
-		look(l.underway, true, unknown)
-	} else if l.underway != nil {
-		look(l.underway, false, notKept)
+	if b := l.underway; b != nil && (l.atLeader || b.reached) {
+		look(b, unknown)
+	} else if b != nil {
+		look(b, notKept)
 	}
 	for _, b := range l.waiting {
-		look(b, false, notKept)
+		look(b, notKept)
 	}
 	if !next.IsZero() {
 		l.armLocked(next)
@@ -78,7 +78,7 @@ var unknown = fault.New(fault.UnknownOutcome, "the leader did not answer in time
 // unavailable is the answer to a record whose time is up before any leader took
 // it; refusal is what the leader said last, if it said anything.
 func unavailable(refusal error) error {
-	if fault.Is(refusal, fault.Throttled) {
+	if fault.Is(refusal, fault.Throttled) || fault.Is(refusal, fault.NotEnoughReplicas) {
 		return refusal
 	}
 	return fault.New(fault.LeaderUnavailable, "the partition's leader took no record in time; nothing was kept")

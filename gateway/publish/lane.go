@@ -5,17 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/gateway/topology"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
-	"tidewire/internal/record"
 	"tidewire/internal/rpc"
-)
-
-const (
-	// firstRetry and lastRetry bound the pause before a partition without a
-	// leader is tried again.
-	firstRetry = 2 * time.Millisecond
-	lastRetry  = 100 * time.Millisecond
 )
 
 // lane brings one partition's records to its leader, in order.
@@ -25,11 +18,16 @@ type lane struct {
 	topic string
 
 	mu       sync.Mutex
+	own      identity
 	waiting  []*batch // oldest first; only the last one still takes records
 	underway *batch   // nil: none
-	atLeader bool     // the batch under way may have reached a log
-	retries  int      // of the batch under way
-	refusal  error    // why its last try was not taken; nil: it was not refused yet
+	try      uint64   // the try under way: an answer to another is too late
+	sentTo   route    // of that try
+	atLeader bool     // it was not answered yet
+	returned bool     // its bytes are no longer written to
+	pause    *time.Timer
+	retries  int   // of the batch under way, since its leader is the one it is
+	refusal  error // why its last try was not taken; nil: it was not refused yet
 	expiry   *time.Timer
 	expiryAt time.Time // when expiry fires, less the grain
 	gone     bool      // given up; use the successor
@@ -46,8 +44,9 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		return false
 	}
 	acks := req.Acks
+	w.own = !req.Void && req.Record.Producer.IsZero() && req.Record.Idempotency == nil
 	last := len(l.waiting) - 1
-	if last < 0 || !l.waiting[last].takes(acks, req.Record.Bytes()+framingBytes) {
+	if last < 0 || !l.waiting[last].takes(acks, req.Record.Bytes()+framingBytes, w.own) {
 		if acks == rpc.AcksNone {
 			acks = rpc.AcksAll
 		}
@@ -55,6 +54,9 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		last++
 	}
 	b := l.waiting[last]
+	if w.own {
+		l.numberLocked(b, &req.Record)
+	}
 	if req.Void {
 		b.builder.Void(req.Record.Producer, req.Record.Sequence)
 	} else {
@@ -81,92 +83,102 @@ func (l *lane) finish(w *waiter, r Result) {
 }
 
 // nextLocked takes the oldest waiting batch, if nothing is under way.
-func (l *lane) nextLocked() *batch {
+func (l *lane) nextLocked() trip {
 	for l.underway == nil && len(l.waiting) > 0 {
 		b := l.waiting[0]
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		b.seal()
 		l.retries = 0
-		if l.dropLocked(b) {
-			l.underway, l.atLeader = b, true
-			return b
+		if l.readyLocked(b) {
+			l.underway = b
+			return l.departLocked(b)
 		}
+		b.free()
 	}
-	return nil
+	return trip{}
 }
 
-// dropLocked takes the records out of a sealed batch that were told that
-// nothing was kept. It is false when none is left.
-func (l *lane) dropLocked(b *batch) bool {
-	isOut := func(w waiter) bool { return w.out }
-	if !slices.ContainsFunc(b.waiters, isOut) {
-		return true
-	}
-	sealed, err := b.sealed.Filter(func(i int) record.Fate {
-		if b.waiters[i].out {
-			return record.Drop
-		}
-		return record.Keep
-	})
-	if err != nil {
-		panic("publish: a batch sealed here must be readable: " + err.Error())
-	}
-	for i := range b.waiters {
-		if w := &b.waiters[i]; w.out {
-			l.p.settled(1, w.bytes)
-		}
-	}
-	b.sealed, b.waiters = sealed, slices.DeleteFunc(b.waiters, isOut)
-	return len(b.waiters) > 0
-}
-
-// send hands a batch to the leader. The answer may come before it returns, so
-// batches that follow are sent by a loop and not by recursion.
-func (l *lane) send(b *batch) {
-	for b != nil {
-		sent := b // the answer may come after the loop has gone on
-		var (
-			mu       sync.Mutex
-			returned bool
-			next     *batch
-		)
-		l.p.cfg.Leader.Append(rpc.Append{Partition: l.ref, Batch: sent.sealed, Acks: sent.acks}, func(a rpc.Appended) {
-			n := l.answered(sent, a)
-			mu.Lock()
-			late := returned
-			next = n
-			mu.Unlock()
-			if late {
-				l.send(n)
-			}
-		})
-		mu.Lock()
-		returned = true
-		b, next = next, nil
-		mu.Unlock()
-	}
-}
-
-// answered ends a batch, or sees to its next try. It returns the batch to send
-// now.
-func (l *lane) answered(b *batch, a rpc.Appended) *batch {
-	if notTaken(a.Err) && l.retry(b, a.Err) {
-		return nil
-	}
-	l.p.metrics.sent(b)
-	bytes := b.bytes()
-	if a.Err == nil && !b.orphan {
-		l.p.gate.taken(bytes, time.Since(b.begun))
-	}
+// answered ends a batch, or sees to its next try. It returns the next batch to
+// send now.
+func (l *lane) answered(t trip, a rpc.Appended) trip {
 	l.mu.Lock()
+	if l.try != t.try {
+		l.mu.Unlock()
+		return trip{} // another try has taken its place
+	}
+	b := t.batch
+	if a.Err == nil && len(a.Records) != len(b.waiters) {
+		a.Err = fault.New(fault.UnknownOutcome, "the leader answered %d records of %d; they may have been kept", len(a.Records), len(b.waiters))
+	}
+	if a.Err != nil {
+		b.reached = b.reached || fault.Is(a.Err, fault.UnknownOutcome)
+		if again(a.Err) && l.retryLocked(b, a.Err) {
+			l.mu.Unlock()
+			return trip{}
+		}
+		return l.endUnlock(b, rpc.Appended{Err: l.failedLocked(b, a.Err)})
+	}
+	if l.judgeLocked(b, a.Records) {
+		told, of := l.splitLocked(b, a.Records)
+		if len(b.waiters) > 0 && l.retryLocked(b, a.Err) {
+			l.mu.Unlock()
+			if len(told.waiters) > 0 {
+				l.tell(told, rpc.Appended{Records: of})
+				l.p.settled(len(told.waiters), told.bytes())
+			}
+			told.free()
+			return trip{}
+		}
+		b.waiters, a.Records = append(told.waiters, b.waiters...), append(of, refusals(len(b.waiters))...)
+	} else if !b.orphan {
+		l.p.gate.taken(b.bytes(), time.Since(b.begun))
+	}
+	return l.endUnlock(b, a)
+}
+
+// refusals are the results of records that no leader is left for.
+func refusals(n int) []rpc.RecordResult {
+	out := make([]rpc.RecordResult, n)
+	for i := range out {
+		out[i].Err = unavailable(nil)
+	}
+	return out
+}
+
+// failedLocked gives up the batch under way, and its numbers. It returns what
+// its records are told.
+func (l *lane) failedLocked(b *batch, err error) error {
+	switch {
+	case !l.exists():
+		l.disownLocked()
+		return topology.NotFound(l.topic)
+	case b.reached:
+		l.disownLocked()
+		return unknown
+	case again(err), fault.Is(err, fault.DiskFull), fault.Lasting(err):
+		l.takeBackLocked(b)
+	default:
+		l.disownLocked()
+	}
+	return err
+}
+
+// endUnlock ends the batch under way with the leader's answer and returns the
+// one to send now.
+func (l *lane) endUnlock(b *batch, a rpc.Appended) trip {
 	l.underway, l.atLeader, l.refusal = nil, false, nil // from here on the batch is ours alone
+	l.try++
+	l.own.ended = time.Now()
 	next := l.nextLocked()
 	l.mu.Unlock()
 
-	l.tell(b, a)
-	l.p.settled(len(b.waiters), bytes)
+	if len(b.waiters) > 0 {
+		l.p.metrics.sent(b)
+		l.tell(b, a)
+		l.p.settled(len(b.waiters), b.bytes())
+	}
 	b.free()
-	if next == nil {
+	if next.batch == nil {
 		l.giveUpIfGone()
 	}
 	return next
@@ -198,52 +210,6 @@ func (l *lane) tellOne(b *batch, i int, a rpc.Appended, more bool) {
 		r.Err, r.Offset, r.Timestamp, r.Duplicate = k.Err, k.Offset, k.Timestamp, k.Duplicate
 	}
 	l.finish(&b.waiters[i], r)
-}
-
-// notTaken reports an error that says that nothing was kept and that another
-// try soon may find a leader, or one with less to do.
-func notTaken(err error) bool {
-	if fault.Lasting(err) {
-		return false
-	}
-	return fault.Is(err, fault.LeaderUnavailable) || fault.Is(err, fault.Fenced) || fault.Is(err, fault.Throttled)
-}
-
-// retry keeps a batch that no leader took for another try a little later; it
-// is false when nobody waits for it any more, or its topic is gone.
-func (l *lane) retry(b *batch, cause error) bool {
-	if !l.exists() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.atLeader, l.refusal = false, cause
-	b.orphan = b.orphan || !fault.Is(cause, fault.Throttled)
-	waits := false
-	for i := range b.waiters {
-		w := &b.waiters[i]
-		w.out = w.out || w.answered && !w.none
-		waits = waits || !w.out
-	}
-	if !waits {
-		return false
-	}
-	pause := min(firstRetry<<min(l.retries, 10), lastRetry)
-	l.retries++
-	time.AfterFunc(pause, func() { l.send(l.again(b)) })
-	return true
-}
-
-// again makes a batch ready for its next try and returns the batch to send.
-func (l *lane) again(b *batch) *batch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dropLocked(b) {
-		l.atLeader = true
-		return b
-	}
-	l.underway = nil
-	return l.nextLocked()
 }
 
 func (l *lane) exists() bool {

@@ -24,6 +24,12 @@ type Appender interface {
 	Append(req rpc.Append, done func(rpc.Appended))
 }
 
+// Changes is the cluster's change feed. Next blocks until there is a snapshot
+// newer than an index.
+type Changes interface {
+	Next(ctx context.Context, after uint64) (*cluster.Snapshot, error)
+}
+
 // DefaultTimeout is how long a publish may take when its client names no time.
 const DefaultTimeout = 5 * time.Second
 
@@ -31,6 +37,8 @@ const DefaultTimeout = 5 * time.Second
 type Config struct {
 	Topology topology.Source // required
 	Leader   Appender        // required
+	// Changes tells of new leaders, for Run; nil: they are found by asking.
+	Changes Changes
 	// InFlightBytes bounds the records under way on this node where leaders are
 	// quick; 128 MiB.
 	InFlightBytes int64
@@ -245,6 +253,39 @@ func (p *Publisher) settled(records int, bytes int64) {
 	p.metrics.inFlight.Sub(float64(bytes))
 	p.gate.leave(bytes)
 	p.busy.Add(-records)
+}
+
+// Run tells the lanes of new leaders until ctx ends, so that what waits for one
+// is on its way the moment it is known.
+func (p *Publisher) Run(ctx context.Context) error {
+	if p.cfg.Changes == nil {
+		return nil
+	}
+	for index := uint64(0); ; {
+		s, err := p.cfg.Changes.Next(ctx, index)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		for _, l := range p.lanesOf(s, index) {
+			l.moved(s)
+		}
+		index = s.Index
+	}
+}
+
+// lanesOf are the lanes of the topics that changed since an index.
+func (p *Publisher) lanesOf(s *cluster.Snapshot, since uint64) (out []*lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ref, l := range p.lanes {
+		if t := s.ByID[ref.Topic]; t == nil || t.Modified > since {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // forget drops a lane that has nothing to do and whose partition is gone.

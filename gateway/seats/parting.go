@@ -45,6 +45,16 @@ func (s *Seats) Parting(least, most time.Duration) Parting {
 	return *s.parting
 }
 
+// Departing is a parting of clients that have other nodes to go to, while this one
+// keeps serving: one for each time that clients are sent away.
+func (s *Seats) Departing(least time.Duration) Parting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := time.Duration(s.taken)
+	now := time.Now()
+	return Parting{began: now, ends: now.Add(min(n*time.Second/tellRate, longestTelling)), window: max(least, n*time.Second/returnRate)}
+}
+
 // longestTelling bounds the telling where a stop has no deadline.
 const longestTelling = 30 * time.Second
 

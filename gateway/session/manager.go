@@ -110,7 +110,7 @@ type Manager struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	closed   bool
-	parting  seats.Parting  // once closed
+	parting  seats.Parting  // once closed, or sent away
 	open     sync.WaitGroup // requests being served, and what sessions have running
 }
 
@@ -134,6 +134,21 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	m.open.Wait()
 	return nil
+}
+
+// Depart sends the clients that are there away as Drain does, and returns once they
+// are told or ctx ends. Those that come are served as ever.
+func (m *Manager) Depart(ctx context.Context) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	parting := m.cfg.Seats.Departing(m.cfg.DrainWindow)
+	m.parting = parting
+	m.mu.Unlock()
+	all := m.all()
+	parting.Tell(ctx, len(all), func(i int) { all[i].drain() })
 }
 
 // Drain tells every client where its subscriptions stand and when to come back,

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"sync"
 
 	"tidewire/gateway/publish"
@@ -72,7 +73,7 @@ func (p *publisher) keepUntagged(req publish.Request) publish.Result {
 	ref := t.Ref(index)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, err := p.Bounds(ref); err != nil {
+	if _, err := p.Bounds(context.Background(), ref); err != nil {
 		return publish.Result{Err: fault.New(fault.PartitionNotFound, "no partition %d", index)}
 	}
 	if !r.Producer.IsZero() {

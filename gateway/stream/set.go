@@ -51,7 +51,7 @@ type Set struct {
 	streams map[*stream]struct{}
 	taken   int           // of them have taken their connection from the server
 	closed  bool          // no more of them
-	parting seats.Parting // once closed
+	parting seats.Parting // once closed, or sent away
 	cut     chan struct{} // closed when the time for goodbyes is over
 	over    bool          // cut is closed
 	open    sync.WaitGroup
@@ -79,6 +79,21 @@ func (s *Set) Run(ctx context.Context) error {
 	s.cutAll()
 	s.open.Wait()
 	return nil
+}
+
+// Depart tells the streams that are there to go elsewhere, as Drain does, and
+// returns once they are told or ctx ends. Those that come are served as ever.
+func (s *Set) Depart(ctx context.Context) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	parting := s.cfg.Seats.Departing(s.cfg.DrainWindow)
+	s.parting = parting
+	s.mu.Unlock()
+	all := s.all()
+	parting.Tell(ctx, len(all), func(i int) { all[i].drain() })
 }
 
 // Drain tells every stream that the node is closing and returns once they have

@@ -192,6 +192,24 @@ func TestStreamsDrain(t *testing.T) {
 	})
 }
 
+func TestStreamsAreSentAwayWhileTheNodeServes(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := newSite(t, 1, http2)
+		for range 2 {
+			e := s.open(t, "")
+			synctest.Wait()
+			s.streams.Depart(t.Context())
+			ev := e.event(t)
+			if ev.name != "closing" || !strings.Contains(ev.data, `"reason":"draining"`) || strings.Contains(ev.data, `"retry_after":"0s"`) {
+				t.Fatalf("%+v", ev)
+			}
+			if _, err := e.next(); err != io.EOF {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestStreamEndsASlowConsumer(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
 		s := newSite(t, 1, http2)

@@ -78,7 +78,7 @@ func arrows() []Rule {
 		only("one-home-memberlist", "Gossip finds nodes and nothing more; one adapter keeps it from deciding anything.",
 			[]string{"internal/membership"}, "github.com/hashicorp/memberlist"),
 		only("one-home-grpc", "Between processes everything goes through one dialer and one mapping of errors.",
-			[]string{"internal/rpc"}, "google.golang.org/grpc"),
+			[]string{"internal/rpc"}, "google.golang.org/grpc", "google.golang.org/protobuf"),
 		only("one-home-settings", "Flags, environment and file are read and ranked in one place.",
 			[]string{"internal/boot"}, "github.com/knadh/koanf"),
 		{

@@ -9,10 +9,14 @@ import (
 // pure lists the packages that decide: values in, values out.
 var pure = []string{
 	"broker/partition",
+	"broker/replication",
+	"coordinator/balance",
 	"coordinator/layout",
+	"coordinator/liveness",
 	"coordinator/placement",
 	"coordinator/state",
 	"gateway/access",
+	"gateway/alert",
 	"gateway/cursor",
 	"gateway/topology",
 	"internal/cluster",

@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
+
+	"tidewire/internal/wire"
 )
 
 // listener is one of the four listeners as the checks see it.
@@ -27,9 +31,16 @@ func (c Config) withDefaults(hostname string) Config {
 		hostname = "tidewire"
 	}
 	c.Name = cmp.Or(c.Name, hostname)
+	// A node that was told of others founds no cluster beside theirs unasked.
+	if c.BootstrapExpect == 0 && len(c.Join) == 0 && c.Has(Coordinator) {
+		c.BootstrapExpect = 1
+	}
 	for i := range c.effective {
-		if e := &c.effective[i]; e.Name == "name" {
+		switch e := &c.effective[i]; e.Name {
+		case "name":
 			e.Value = c.Name
+		case "bootstrap_expect":
+			e.Value = strconv.Itoa(c.BootstrapExpect)
 		}
 	}
 	// A browser that came in through every interface finds the host by its
@@ -44,7 +55,7 @@ func (c Config) withDefaults(hostname string) Config {
 // check finds the faults that lie between settings. Each setting by itself is
 // valid by now.
 func (c *Config) check() []error {
-	faults := c.checkAuth()
+	faults := append(c.checkAuth(), c.checkCluster()...)
 	bound := map[string]string{}
 	for _, l := range c.listeners() {
 		host, port, err := splitAddress(l.bind)
@@ -62,6 +73,24 @@ func (c *Config) check() []error {
 			faults = append(faults, fmt.Errorf("%s: %s is taken by %s already", l.name, l.bind, other))
 		}
 		bound[l.bind] = l.name
+	}
+	return faults
+}
+
+// checkCluster finds settings of a cluster that cannot go together.
+func (c *Config) checkCluster() (faults []error) {
+	if !c.Has(Coordinator) {
+		if c.BootstrapExpect > 0 {
+			faults = append(faults, fmt.Errorf("bootstrap_expect: coordinators found a cluster, and the roles of this node, %s, lack that", strings.Join(c.Roles, ",")))
+		}
+		if len(c.Join) == 0 {
+			faults = append(faults, fmt.Errorf("join: a node that is no coordinator belongs to a cluster with others: give the gossip address of one of them"))
+		}
+	}
+	// Copying a node's data elsewhere because of a pause would cost more than the pause.
+	if least := max(c.BrokerLease, c.ReplicaLag); c.ReplicaReplace < 2*least {
+		faults = append(faults, fmt.Errorf("replica_replace: %s is less than twice %s, in which a node is found dead (broker_lease, replica_lag)",
+			wire.ShortDuration(c.ReplicaReplace), wire.ShortDuration(least)))
 	}
 	return faults
 }

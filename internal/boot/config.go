@@ -2,6 +2,7 @@ package boot
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -16,10 +17,17 @@ type Config struct {
 
 	Data  string // the data folder
 	Name  string
-	Zone  string // may be empty
-	Roles []string
+	Zone  string   // may be empty
+	Roles []string // at least one, in the order gateway, broker, coordinator
 
-	BootstrapExpect int
+	Join            []string // gossip addresses of nodes to join
+	BootstrapExpect int      // found a cluster of so many coordinators; 0: found none
+
+	ReplicaLag     time.Duration // behind for so long: out of the ISR
+	BrokerLease    time.Duration // unheard for so long: dead
+	ReplicaReplace time.Duration // dead for so long: its replicas are placed elsewhere
+	ScrubRate      int64         // bytes a second; 0: no scrub
+	ScrubEvery     time.Duration // how often a scrub of everything begins
 
 	LogLevel  slog.Level
 	LogFormat string // text or json
@@ -44,6 +52,9 @@ type Config struct {
 
 	effective []Entry
 }
+
+// Has reports whether the node has a role.
+func (c Config) Has(role string) bool { return slices.Contains(c.Roles, role) }
 
 // Entry is one line of the effective configuration.
 type Entry struct {

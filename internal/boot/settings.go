@@ -37,12 +37,20 @@ const (
 	minFrameBytes    = 4 << 10
 	maxFrameBytes    = 64 << 20
 	maxFreeBytes     = 1 << 50
+	minLag           = 100 * time.Millisecond
+	maxLag           = time.Minute
+	minLease         = 500 * time.Millisecond // an election of the coordinators fits in
+	maxLease         = time.Minute
+	minReplace       = time.Second
+	maxReplace       = 30 * 24 * time.Hour
+	maxScrubRate     = 1 << 40
+	minScrubEvery    = time.Second
+	maxScrubEvery    = 90 * 24 * time.Hour
+	mostCoordinators = 15 // each decision waits for more than half of them
+	mostSeeds        = 64
 )
 
-const (
-	lacksJWKS    = "this version fetches no keys: give the HS256 secret of your tokens by auth_key_file"
-	lacksCluster = "this version runs a cluster of one node: leave the setting out"
-)
+const lacksJWKS = "this version fetches no keys: give the HS256 secret of your tokens by auth_key_file"
 
 // Settings is the table of all settings, in the order of the help.
 func Settings() []Setting {
@@ -58,9 +66,9 @@ func Settings() []Setting {
 		{Name: "data", Default: "./tidewire-data", Value: "dir", Help: "the data folder; made if it is missing", set: folder},
 		{Name: "name", Value: "name", Help: "the node's name; the host's name if not given", set: label(func(c *Config) *string { return &c.Name })},
 		{Name: "zone", Value: "name", Help: "the zone the node stands in", set: label(func(c *Config) *string { return &c.Zone })},
-		{Name: "roles", Default: "gateway,broker,coordinator", Value: "list", Help: "what the node does; this version: all three", set: roles},
-		{Name: "join", Value: "list", Help: "gossip addresses of nodes to join", Lacks: lacksCluster},
-		{Name: "bootstrap_expect", Default: "1", Value: "n", Help: "found a cluster of so many coordinators; this version: 1", set: bootstrapExpect},
+		{Name: "roles", Default: "gateway,broker,coordinator", Value: "list", Help: "what the node does: any of the three", set: roles},
+		{Name: "join", Value: "list", Help: "gossip addresses of nodes of the cluster to join", set: seeds},
+		{Name: "bootstrap_expect", Value: "n", Help: "found a cluster once so many coordinators with empty folders see one another; not given: 1 without join, never with it", set: bootstrapExpect},
 		{Name: "config", Value: "file", Help: "read settings from this YAML file"},
 		{Name: "log_level", Default: "info", Value: "level", Help: "debug, info, warn or error", set: logLevel},
 		{Name: "log_format", Default: "text", Value: "format", Help: "text or json", set: oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json")},
@@ -79,8 +87,11 @@ func Settings() []Setting {
 		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksJWKS},
 		{Name: "auth_issuer", Value: "text", Help: "the issuer tokens must name", set: text(func(c *Config) *string { return &c.AuthIssuer })},
 		{Name: "auth_audience", Value: "text", Help: "the audience tokens must name", set: text(func(c *Config) *string { return &c.AuthAudience })},
-		{Name: "replica_lag", Value: "duration", Help: "how long a replica may lag before it leaves the ISR", Lacks: lacksCluster},
-		{Name: "broker_lease", Value: "duration", Help: "how long a broker counts as alive unheard", Lacks: lacksCluster},
+		{Name: "replica_lag", Default: "2s", Value: "duration", Help: "how long a replica may lag behind its leader before it leaves the ISR", set: duration(func(c *Config) *time.Duration { return &c.ReplicaLag }, minLag, maxLag)},
+		{Name: "broker_lease", Default: "2s", Value: "duration", Help: "how long a node that is not heard of counts as alive; it renews four times as often", set: duration(func(c *Config) *time.Duration { return &c.BrokerLease }, minLease, maxLease)},
+		{Name: "replica_replace", Default: "10m", Value: "duration", Help: "replicas of a node that has been dead for so long are placed on others", set: duration(func(c *Config) *time.Duration { return &c.ReplicaReplace }, minReplace, maxReplace)},
+		{Name: "scrub_rate", Default: "8MiB", Value: "size", Help: "read so much of what is kept in a second to find damage before readers do; 0: never", set: size(func(c *Config, n int64) { c.ScrubRate = n }, 0, maxScrubRate)},
+		{Name: "scrub_every", Default: "24h", Value: "duration", Help: "begin to read everything that is kept again so often, the first time 5 minutes after the start", set: duration(func(c *Config) *time.Duration { return &c.ScrubEvery }, minScrubEvery, maxScrubEvery)},
 	}
 }
 

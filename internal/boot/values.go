@@ -130,20 +130,47 @@ func roles(c *Config, text string) error {
 			given = append(given, r)
 		}
 	}
-	if len(given) != len(all) {
-		return fmt.Errorf("%q is not what this version can do: a node has all three roles, %s", text, strings.Join(all, ","))
+	if len(given) == 0 {
+		return fmt.Errorf("a node has one role at least; the roles are %s", strings.Join(all, ", "))
 	}
-	c.Roles = all
+	c.Roles = slices.DeleteFunc(all, func(r string) bool { return !slices.Contains(given, r) })
 	return nil
 }
 
+// seeds reads addresses of nodes that are dialled to join them.
+func seeds(c *Config, text string) error {
+	c.Join = nil
+	for _, seed := range list(text) {
+		host, port, err := splitAddress(seed)
+		if err != nil {
+			return fmt.Errorf("%q is no gossip address of a node such as 10.0.0.1:7402", seed)
+		}
+		if everyInterface(host) || port == 0 {
+			return fmt.Errorf("%q cannot be dialled: name one host or address, and its port", seed)
+		}
+		if !slices.Contains(c.Join, seed) {
+			c.Join = append(c.Join, seed)
+		}
+	}
+	if len(c.Join) > mostSeeds {
+		return fmt.Errorf("%d addresses are more than %d: a few nodes that are there most of the time are enough", len(c.Join), mostSeeds)
+	}
+	return nil
+}
+
+// bootstrapExpect reads how many coordinators found a cluster. Not given it stays
+// 0: what that means depends on join.
 func bootstrapExpect(c *Config, text string) error {
+	c.BootstrapExpect = 0
+	if text == "" {
+		return nil
+	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
+	if err != nil {
 		return fmt.Errorf("%q is no number of coordinators", text)
 	}
-	if n != 1 {
-		return fmt.Errorf("%d is more than this version can do: it runs a cluster of one node, so it is 1", n)
+	if n < 1 || n > mostCoordinators {
+		return fmt.Errorf("%d is not between 1 and %d; 3 and 5 are usual", n, mostCoordinators)
 	}
 	c.BootstrapExpect = n
 	return nil

@@ -23,9 +23,60 @@ type Change struct {
 	Delete   *Delete   `json:",omitempty"`
 }
 
-// Register begins a new life of a node. State, Since, BrokerEpoch and Activated of
-// the node are decided by the coordinator, whatever the change says. The life
-// counts from Activate on.
+// Bounds of what one change may name. What is more goes into several: the
+// partitions of a Register that do not fit are said with Unfit before the Activate.
+const (
+	MaxParts = 1_000 // of an Insync, Elect or Move
+	MaxUnfit = 4_000 // partitions of a Register or Unfit
+	MaxNodes = 1_000 // of the cluster; also lives of an Expire
+)
+
+// Kind names what the change does, for metrics and messages.
+func (c *Change) Kind() string {
+	for _, k := range c.kinds() {
+		if k.set {
+			return k.name
+		}
+	}
+	return "none"
+}
+
+// Count says how many changes it is: one, if it is well formed.
+func (c *Change) Count() int {
+	n := 0
+	for _, k := range c.kinds() {
+		if k.set {
+			n++
+		}
+	}
+	return n
+}
+
+type kind struct {
+	name string
+	set  bool
+}
+
+func (c *Change) kinds() [12]kind {
+	return [...]kind{
+		{"register", c.Register != nil},
+		{"activate", c.Activate != nil},
+		{"expire", c.Expire != nil},
+		{"insync", c.Insync != nil},
+		{"unfit", c.Unfit != nil},
+		{"elect", c.Elect != nil},
+		{"move", c.Move != nil},
+		{"drain", c.Drain != nil},
+		{"retire", c.Retire != nil},
+		{"create", c.Create != nil},
+		{"alter", c.Alter != nil},
+		{"delete", c.Delete != nil},
+	}
+}
+
+// Register begins a new life of a node. State, Since, BrokerEpoch, Activated, Ended
+// and Heir of the node are decided by the coordinator, whatever the change says. The
+// life counts from Activate on; the former one is over with this.
 type Register struct {
 	Node Node
 	// Last is the broker epoch that the node's data folder has noted last; 0: none.
@@ -91,7 +142,8 @@ type ElectOf struct {
 }
 
 // Move begins to replace replicas of partitions: those that come catch up first,
-// then those that go leave. None of both cancels a move under way.
+// then those that go leave, and those that came take their places. None of both cancels a
+// move under way, unless First asks for something else.
 type Move struct{ Of []MoveOf }
 
 // MoveOf is one partition's part of a Move, taken where Version is the partition's own.
@@ -100,6 +152,9 @@ type MoveOf struct {
 	Version   uint64
 	Add       []ident.NodeID `json:",omitempty"`
 	Remove    []ident.NodeID `json:",omitempty"`
+	// First is a replica that is to lead from now on, where it can: it changes
+	// places with the first one, at once and without a copy of anything. It comes alone.
+	First ident.NodeID `json:",omitzero"`
 }
 
 // Drain takes the leadership of everything off a node, for as long as it lives or
@@ -151,6 +206,10 @@ type Lease struct {
 	For time.Duration
 	// Index is the newest Raft index that the coordinator has applied.
 	Index uint64
+	// Leader is the coordinator that granted it, and Suspects the nodes whose lives
+	// it doubts at the moment: what GET /nodes/ tells on every node.
+	Leader   ident.NodeID
+	Suspects []ident.NodeID `json:",omitempty"`
 }
 
 // Suspicion tells the leading coordinator that a node may be dead.

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"reflect"
+	"slices"
 	"time"
 
 	"tidewire/internal/ident"
@@ -37,7 +39,29 @@ type Node struct {
 	// Boot names the life of the node's machine: what a topic of durability
 	// "replicated" had only in memory does not survive another one.
 	Boot string `json:",omitempty"`
+	// Ended is the latest broker epoch that was declared over.
+	Ended ident.BrokerEpoch `json:",omitempty"`
+	// Heir is the node that took this one's name after it had died: it came in its
+	// place. Zero: none.
+	Heir ident.NodeID `json:",omitzero"`
 }
+
+// Life is the latest life of the node.
+func (n *Node) Life() Life { return Life{Node: n.ID, Epoch: n.BrokerEpoch} }
+
+// Serves says that the latest life counts: it was activated and is not over.
+func (n *Node) Serves() bool {
+	return n.State == Alive || n.State == Suspect || n.State == DrainingState
+}
+
+// Over says that the latest life was declared over.
+func (n *Node) Over() bool { return n.Ended == n.BrokerEpoch }
+
+// Coming says that the latest life has registered and has yet to activate itself.
+func (n *Node) Coming() bool { return !n.Serves() && !n.Over() }
+
+// Broker says that the node has the broker role.
+func (n *Node) Broker() bool { return slices.Contains(n.Roles, "broker") }
 
 // Snapshot is everything the coordinator holds, at one Raft index.
 type Snapshot struct {
@@ -63,4 +87,12 @@ func (s *Snapshot) Topic(name string) (*Topic, bool) {
 	}
 	t, ok := s.Topics[name]
 	return t, ok
+}
+
+// Equal says whether both describe a node alike.
+func (n *Node) Equal(o *Node) bool {
+	a, b := *n, *o
+	same := slices.Equal(a.Roles, b.Roles) && a.Since.Equal(b.Since)
+	a.Roles, b.Roles, a.Since, b.Since = nil, nil, time.Time{}, time.Time{}
+	return same && reflect.DeepEqual(a, b)
 }

@@ -87,7 +87,11 @@ type Partition struct {
 	Removing    []ident.NodeID `json:",omitempty"`
 	Leader      ident.NodeID   // zero: none
 	LeaderEpoch ident.Epoch
-	Version     uint64 // bumped with every change of replicas, ISR, leader, state
+	// Unclean is the latest leader epoch that began with a leader which may lack
+	// committed records, because nobody who had them was left. Only across it
+	// may a replica cut its log below its high watermark. 0: never.
+	Unclean ident.Epoch `json:",omitempty"`
+	Version uint64      // bumped with every change of replicas, ISR, leader, state
 }
 
 // Topic is one life of a topic.

@@ -16,11 +16,17 @@ const (
 // Filter makes a batch of the entries of b, each with its fate by its number in
 // b. The result has no place yet; it is nil when nothing is left.
 func (b Batch) Filter(fate func(i int) Fate) (Batch, error) {
+	return b.Rewrite(func(i int, _ *Entry) Fate { return fate(i) })
+}
+
+// Rewrite is Filter for who changes entries on the way, which are valid until
+// their fate is said.
+func (b Batch) Rewrite(fate func(i int, e *Entry) Fate) (Batch, error) {
 	var out Builder
 	it := b.Entries()
 	for i := 0; it.Next(); i++ {
 		e := it.Entry()
-		switch f := fate(i); {
+		switch f := fate(i, e); {
 		case f == Keep && !e.Void:
 			out.Add(&e.Record)
 		case f != Drop && !e.Producer.IsZero():

@@ -51,6 +51,19 @@ type Bounds struct {
 	Epoch ident.Epoch  // the current leader epoch
 }
 
+// BoundsOf asks for the bounds of a partition, and may wait until its high
+// watermark is above After; -1 does not wait.
+type BoundsOf struct {
+	Partition ident.Partition
+	After     ident.Offset
+}
+
+// BoundsAnswer is the answer to one BoundsOf.
+type BoundsAnswer struct {
+	Bounds Bounds
+	Err    error // a *fault.Error
+}
+
 // Read asks for committed records.
 type Read struct {
 	Partition ident.Partition
@@ -71,6 +84,12 @@ type PartitionLoad struct {
 	Partition ident.Partition
 	Bounds    Bounds
 	Bytes     int64
+	Leads     bool // this node is its leader
+	Serves    bool // readers are served here
+	Damaged   bool // it is damaged, or stopped because its leader contradicts it
+	// What follows is a leader's.
+	Missing int   // replicas outside the ISR
+	Lag     int64 // records that the replica furthest behind has yet to put on its disk
 }
 
 // Follow opens a replication stream: a follower follows all partitions that the
@@ -96,12 +115,16 @@ type Divergence struct {
 	Epoch     ident.Epoch // the leader epoch
 	Agreed    bool
 	Last      ident.Epoch
-	End       record.Position // of Last at the leader
+	End       record.Position // of Last at the leader; where it knows none so old, the position its log starts at
 	// Start is the leader's log start. A follower that ends below it drops all, and
 	// begins there with the producer state as of ProducersAt.
 	Start       ident.Offset
 	Producers   []byte
 	ProducersAt ident.Offset
+	// Of and OfLast are the End and Last that it answers. Where the follower's log
+	// ends elsewhere by now, it says nothing of it.
+	Of     record.Position
+	OfLast ident.Epoch
 }
 
 // Push brings a follower batches of a partition, or none: news alone.

@@ -8,12 +8,17 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc/tidewirepb"
 )
 
 // ServerConfig tunes the gRPC server. A zero field means its default.
@@ -21,26 +26,50 @@ type ServerConfig struct {
 	Bind      string        // required: host:port; port 0 picks one
 	Advertise string        // what other nodes dial; default: the address listened on
 	StopLimit time.Duration // how long calls under way may take at the end; 5s
-	MostOpen  int           // connections at once; one more is closed; 32
+	MostOpen  int           // connections at once; one more is closed; 256
 	IdleLimit time.Duration // a connection without a call for so long ends, and one that does not begin to speak in a third of it; 15s
-	Logger    *slog.Logger
+	// Self and Cluster say who serves, as far as it is known yet: a call that means
+	// another node or cluster is refused. Default: not known.
+	Self    func() cluster.Life
+	Cluster func() ident.ClusterID
+	Logger  *slog.Logger
 }
 
-// maxRequestBytes is plenty for the name of a service, which is all a health
-// check says.
-const maxRequestBytes = 16 << 10
+const (
+	// maxHeaderBytes bounds what a call says before its messages.
+	maxHeaderBytes = 16 << 10
+	// maxStreams bounds the calls under way on a connection. Most of them wait for
+	// records to read.
+	maxStreams = 4096
+	// windowBytes is how much of a stream may be on its way to one that does not read
+	// it; connWindowBytes likewise of all streams to a machine that does not.
+	windowBytes     = 1 << 20
+	connWindowBytes = 4 << 20
+	// Both ends write through a buffer of so many bytes.
+	bufferBytes = 64 << 10
+	// aliveEvery is how long a connection may be silent before it is asked for a sign
+	// of life, and how long that may take.
+	aliveEvery = time.Second
+)
 
-// Server is the listener of calls between nodes. It carries the standard
-// health service; in this version nothing else.
+// Server is the listener of calls between nodes. It carries the standard health
+// service, and what nodes ask of one another.
 type Server struct {
 	cfg    ServerConfig
 	lis    net.Listener
 	grpc   *grpc.Server
 	health *health.Server
+
+	coordinator atomic.Pointer[CoordinatorBackend]
+	broker      atomic.Pointer[BrokerBackend]
+	node        atomic.Pointer[NodeBackend]
+
+	stopping chan struct{}  // closed when Run begins to end
+	serving  sync.WaitGroup // goroutines of streams
 }
 
 // NewServer does no I/O and starts nothing. The health service says
-// NOT_SERVING until Ready.
+// NOT_SERVING until Ready; other services are refused until they are set.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.StopLimit == 0 {
 		cfg.StopLimit = 5 * time.Second
@@ -48,13 +77,28 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.MostOpen = cmp.Or(cfg.MostOpen, 32)
+	cfg.MostOpen = cmp.Or(cfg.MostOpen, 256)
 	cfg.IdleLimit = cmp.Or(cfg.IdleLimit, 15*time.Second)
-	s := &Server{cfg: cfg, health: health.NewServer(), grpc: grpc.NewServer(
-		grpc.ConnectionTimeout(cfg.IdleLimit/3), grpc.MaxConcurrentStreams(16), grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxHeaderListSize(maxRequestBytes),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cfg.IdleLimit, Time: cfg.IdleLimit, Timeout: cfg.IdleLimit / 3}),
-	)}
+	if cfg.Self == nil {
+		cfg.Self = func() cluster.Life { return cluster.Life{} }
+	}
+	if cfg.Cluster == nil {
+		cfg.Cluster = func() ident.ClusterID { return ident.ClusterID{} }
+	}
+	s := &Server{cfg: cfg, health: health.NewServer(), stopping: make(chan struct{})}
+	s.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(codec{}), grpc.InTapHandle(s.admit), grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(cfg.IdleLimit/3), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.InitialWindowSize(windowBytes), grpc.InitialConnWindowSize(connWindowBytes),
+		grpc.ReadBufferSize(bufferBytes), grpc.WriteBufferSize(bufferBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cfg.IdleLimit, Time: aliveEvery, Timeout: aliveEvery}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
+	)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
+	tidewirepb.RegisterCoordinatorServer(s.grpc, coordinatorService{s: s})
+	tidewirepb.RegisterBrokerServer(s.grpc, brokerService{s: s})
+	tidewirepb.RegisterNodeServer(s.grpc, nodeService{s: s})
 	s.Ready(false)
 	return s
 }
@@ -90,8 +134,9 @@ func (s *Server) Addr() string {
 	return s.cfg.Bind
 }
 
-// Run serves until ctx ends. Then it says NOT_SERVING, takes no new call, and
-// cuts those that are still under way after StopLimit.
+// Run serves until ctx ends. Then it says NOT_SERVING, takes no new call, ends
+// streams in order, and cuts what is still under way after StopLimit. It returns once
+// no backend is called any more.
 func (s *Server) Run(ctx context.Context) error {
 	if s.lis == nil {
 		return errors.New("rpc server: Run before Open")
@@ -106,6 +151,8 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.health.Shutdown()
+	close(s.stopping)
+	defer s.serving.Wait()
 	stopped := make(chan struct{})
 	wg.Go(func() { s.grpc.GracefulStop(); close(stopped) })
 	limit := time.NewTimer(s.cfg.StopLimit)

@@ -81,12 +81,12 @@ func TestANewLeaderMayHaveLess(t *testing.T) {
 	b.Elect(ref, memlog.All)
 	b.Append(ref, "c")
 	b.Elect(ref, 5) // whole batches before it
-	bounds, err := b.Bounds(ref)
+	bounds, err := b.Bounds(t.Context(), ref)
 	if err != nil || bounds != (rpc.Bounds{HW: 4, Epoch: 3}) {
 		t.Fatalf("%+v %v", bounds, err)
 	}
 	for e := ident.Epoch(1); e <= 3; e++ {
-		if end, err := b.EpochEnd(ref, e); end != 4 || err != nil {
+		if end, err := b.EpochEnd(t.Context(), ref, e); end != 4 || err != nil {
 			t.Errorf("epoch %d ends at %d, %v", e, end, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 		"an absence":  func() { b.Serve(ref, false) },
 	} {
 		b.Serve(ref, true)
-		bounds, err := b.Bounds(ref)
+		bounds, err := b.Bounds(t.Context(), ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 	}
 	b.DeleteTopic(topic)
 	<-more
-	if _, err := b.Bounds(ref); !fault.Is(err, fault.LeaderUnavailable) {
+	if _, err := b.Bounds(t.Context(), ref); !fault.Is(err, fault.LeaderUnavailable) {
 		t.Errorf("a partition of no topic: %v", err)
 	}
 	if before.ByID[topic.ID] == nil || b.Snapshot().ByID[topic.ID] != nil || b.Snapshot().Topics["orders"] != nil {

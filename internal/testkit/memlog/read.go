@@ -47,6 +47,11 @@ func (b *Broker) Read(_ context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	return res, nil
 }
 
+// Tail is Read: all is at one place.
+func (b *Broker) Tail(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
+	return b.Read(ctx, r)
+}
+
 func (b *Broker) logLocked(ref ident.Partition) (*log, rpc.Bounds, error) {
 	l := b.logs[ref]
 	if l == nil || l.down {
@@ -55,7 +60,7 @@ func (b *Broker) logLocked(ref ident.Partition) (*log, rpc.Bounds, error) {
 	return l, rpc.Bounds{Start: l.start, HW: ident.Offset(len(l.rows)), Epoch: l.epoch}, nil
 }
 
-func (b *Broker) Bounds(ref ident.Partition) (rpc.Bounds, error) {
+func (b *Broker) Bounds(_ context.Context, ref ident.Partition) (rpc.Bounds, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, bounds, err := b.logLocked(ref)
@@ -78,7 +83,7 @@ func (b *Broker) OffsetAt(_ context.Context, ref ident.Partition, ms int64) (ide
 	return bounds.HW, nil
 }
 
-func (b *Broker) EpochEnd(ref ident.Partition, e ident.Epoch) (ident.Offset, error) {
+func (b *Broker) EpochEnd(_ context.Context, ref ident.Partition, e ident.Epoch) (ident.Offset, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l, bounds, err := b.logLocked(ref)

@@ -82,8 +82,22 @@ type Node struct {
 	Addresses struct {
 		HTTP string `json:"http"`
 	} `json:"addresses"`
+	Partitions struct {
+		Led      int `json:"led"`
+		Followed int `json:"followed"`
+	} `json:"partitions"`
+	CoordinatorLeader bool              `json:"coordinator_leader"`
+	Moves             []json.RawMessage `json:"moves"`
+	Connections       *int64            `json:"connections"` // nil: the node was not asked, or did not answer
+	Disk              *Disk             `json:"disk"`
 
 	Raw json.RawMessage `json:"-"`
+}
+
+// Disk is what a node's data folder takes, and has left.
+type Disk struct {
+	Used int64 `json:"used"`
+	Free int64 `json:"free"`
 }
 
 // UnmarshalJSON keeps the server's own words beside the fields.
@@ -150,6 +164,43 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 func (c *Client) Node(ctx context.Context, id string) (n Node, err error) {
 	_, err = c.call(ctx, http.MethodGet, "/nodes/"+url.PathEscape(id), nil, nil, &n)
 	return n, err
+}
+
+// Drain takes leaders and clients off a node, or takes that back.
+func (c *Client) Drain(ctx context.Context, node string, cancel bool) error {
+	_, err := c.call(ctx, http.MethodPost, "/nodes/"+url.PathEscape(node)+"/drain", nil, map[string]bool{"cancel": cancel}, nil)
+	return err
+}
+
+// Alert is something that needs somebody, or did.
+type Alert struct {
+	Alert  string `json:"alert"`
+	State  string `json:"state"`
+	Since  string `json:"since"`
+	Until  string `json:"until"` // empty: it still does
+	Detail string `json:"detail"`
+	Advice string `json:"advice"`
+
+	Raw json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the server's own words beside the fields.
+func (a *Alert) UnmarshalJSON(b []byte) error {
+	type plain Alert
+	if err := json.Unmarshal(b, (*plain)(a)); err != nil {
+		return err
+	}
+	a.Raw = oneLine(b)
+	return nil
+}
+
+// Alerts lists those that fire, and those that resolved lately.
+func (c *Client) Alerts(ctx context.Context) ([]Alert, error) {
+	var answer struct {
+		Alerts []Alert `json:"alerts"`
+	}
+	_, err := c.call(ctx, http.MethodGet, "/alerts", nil, nil, &answer)
+	return answer.Alerts, err
 }
 
 // Ready asks whether the server can serve. A server that cannot answers with a

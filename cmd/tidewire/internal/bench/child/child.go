@@ -25,8 +25,9 @@ const (
 
 // Process is a child that serves.
 type Process struct {
-	Addr string // of its HTTP listener, host:port
-	PID  int
+	Addr   string // of its HTTP listener, host:port
+	Gossip string // of its gossip; "": it has none
+	PID    int
 
 	process *os.Process
 	err     error // once exited
@@ -54,7 +55,7 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	cmd.Stderr = logs
 	p := &Process{exited: make(chan struct{})}
 	started := make(chan error, 1)
-	ready := make(chan string, 1)
+	ready := make(chan map[string]string, 1)
 	p.wg.Go(func() {
 		// The kernel takes the end of the thread that started a child for the end
 		// of its parent, so this one has to last as long as the child.
@@ -67,8 +68,8 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 		}
 		p.process, p.PID = cmd.Process, cmd.Process.Pid
 		started <- nil
-		if addr := listening(out); addr != "" {
-			ready <- addr
+		if listeners := listening(out); listeners != nil {
+			ready <- listeners
 		}
 		_, _ = io.Copy(io.Discard, out) // until the child closes it
 		p.err = cmd.Wait()
@@ -87,7 +88,8 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
-	case p.Addr = <-ready:
+	case listeners := <-ready:
+		p.Addr, p.Gossip = listeners["http"], listeners["gossip"]
 		return p, nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -101,18 +103,22 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 }
 
-// listening reads what a child prints until it is ready; "" if it never was.
-func listening(r io.Reader) (addr string) {
+// listening reads what a child prints until it is ready: its listeners by name;
+// nil if it never was.
+func listening(r io.Reader) map[string]string {
+	listeners := map[string]string{}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "listening http="); ok {
-			addr = rest
+		if rest, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
+			if name, addr, ok := strings.Cut(rest, "="); ok {
+				listeners[name] = addr
+			}
 		}
 		if strings.HasPrefix(lines.Text(), "ready in ") {
-			return addr
+			return listeners
 		}
 	}
-	return ""
+	return nil
 }
 
 // Exited is closed when the child has ended, however.

@@ -21,12 +21,41 @@ type Target struct {
 	Addr netip.AddrPort
 	Host string // host:port, as requests name it
 	PID  int    // of its process; 0: not known
+	// Beside are the other nodes of its cluster: clients take turns among all.
+	Beside []Beside
 	// Token is shown with every upgrade and request; "": none.
 	Token string
 
 	// receiveBytes bounds what the kernel takes in for a connection that does not
 	// read; 0: its own bound.
 	receiveBytes int
+}
+
+// Beside is one more node of a server that is a cluster.
+type Beside struct {
+	Addr netip.AddrPort
+	PID  int
+}
+
+// turn is the server as the i-th client dials it.
+func (t Target) turn(i int) Target {
+	if n := i % (len(t.Beside) + 1); n > 0 {
+		t.Addr = t.Beside[n-1].Addr
+		t.Host = t.Addr.String()
+	}
+	return t
+}
+
+// pids are the processes of all nodes; nil: not known.
+func (t Target) pids() []int {
+	if t.PID == 0 {
+		return nil
+	}
+	all := []int{t.PID}
+	for _, b := range t.Beside {
+		all = append(all, b.PID)
+	}
+	return all
 }
 
 // bearer is the header line that shows the token; empty without one.

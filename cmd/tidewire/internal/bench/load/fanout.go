@@ -47,7 +47,7 @@ func (f Fanout) Run(ctx context.Context, p Progress) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	m := &meter{crew: crew, pid: f.Target.PID, beside: g.publisher.rec, stalled: func() string { return f.missing(g) }}
+	m := &meter{crew: crew, pids: f.Target.pids(), beside: g.publisher.rec, stalled: func() string { return f.missing(g) }}
 	for _, s := range g.shares {
 		m.recs = append(m.recs, s.rec)
 	}
@@ -122,7 +122,7 @@ func (f Fanout) subscriber(crew *crew, g *stage, i int) error {
 		sub.key = KeyName(i)
 		s.expect(int64(i), int64(f.Subscribers))
 	}
-	if err := s.open(f.Target, f.Transport, sub); err != nil {
+	if err := s.open(f.Target.turn(i), f.Transport, sub); err != nil {
 		return err
 	}
 	if err := crew.loops[i%len(crew.loops)].Add(s.conn, s); err != nil {

@@ -24,7 +24,7 @@ const stallTimeout = 15 * time.Second
 type meter struct {
 	crew *crew
 	recs []*recorder
-	pid  int // of the server; 0: not known
+	pids []int // of the server; none: not known
 	// beside is of a publisher whose load is its deliveries: what was refused and
 	// how late it was counts, the rest does not. nil: none.
 	beside *recorder
@@ -65,7 +65,7 @@ func (m *meter) one(number int, plan Plan, p Progress) (figure.Run, error) {
 		return figure.Run{}, err
 	}
 	var used *proc.Sample
-	if m.pid != 0 {
+	if len(m.pids) > 0 {
 		d := serverAfter.Sub(server)
 		used = &d
 	}
@@ -73,10 +73,12 @@ func (m *meter) one(number int, plan Plan, p Progress) (figure.Run, error) {
 }
 
 func (m *meter) sample() (self, server proc.Sample, err error) {
-	if m.pid != 0 {
-		if server, err = proc.Read(m.pid); err != nil {
+	for _, pid := range m.pids {
+		s, err := proc.Read(pid)
+		if err != nil {
 			return self, server, fmt.Errorf("the server: %w", err)
 		}
+		server = server.Add(s)
 	}
 	self, err = proc.Read(proc.Self())
 	return self, server, err

@@ -63,7 +63,7 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 	lanes := make([]*lane, w.Publishers)
 	err = crew.each(w.Publishers, "connecting publishers", p, func(i int) error {
 		lanes[i] = newLane(crew, k, recs[i%len(recs)], w.dialect(), due, w.Window, int64(i), int64(w.Publishers))
-		return lanes[i].open(w.Target, crew.loops[i%len(crew.loops)])
+		return lanes[i].open(w.Target.turn(i), crew.loops[i%len(crew.loops)])
 	})
 	if err != nil {
 		return Outcome{}, err
@@ -79,7 +79,7 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 			}
 		}
 	}
-	m := &meter{crew: crew, recs: recs, pid: w.Target.PID, stalled: func() string {
+	m := &meter{crew: crew, recs: recs, pids: w.Target.pids(), stalled: func() string {
 		n, _, _ := flight(lanes)
 		return fmt.Sprintf("%d publishes are not answered", n)
 	}}

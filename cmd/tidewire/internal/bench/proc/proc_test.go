@@ -44,3 +44,14 @@ func TestTooManyConnectionsSayWhatToRaise(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWhatSeveralProcessesUsedIsAddedUp(t *testing.T) {
+	a, b := proc.Sample{CPU: 2, Switches: 3, Reads: 4, Writes: 5}, proc.Sample{CPU: 20, Switches: 30, Reads: 40, Writes: 50}
+	if got, want := (proc.Sample{}).Add(a).Add(b), (proc.Sample{CPU: 22, Switches: 33, Reads: 44, Writes: 55}); got != want {
+		t.Errorf("%+v", got)
+	}
+	b.Reads = -1 // not told
+	if got := a.Add(b); got.Reads != -1 || got.Writes != -1 || got.CPU != 22 {
+		t.Errorf("%+v", got)
+	}
+}

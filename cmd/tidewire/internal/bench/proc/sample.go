@@ -29,6 +29,15 @@ func (s Sample) Sub(before Sample) Sample {
 	return d
 }
 
+// Add is what two processes have used together.
+func (s Sample) Add(other Sample) Sample {
+	sum := Sample{CPU: s.CPU + other.CPU, Switches: s.Switches + other.Switches, Reads: -1, Writes: -1}
+	if s.Reads >= 0 && other.Reads >= 0 {
+		sum.Reads, sum.Writes = s.Reads+other.Reads, s.Writes+other.Writes
+	}
+	return sum
+}
+
 // Self is this process.
 func Self() int { return os.Getpid() }
 

@@ -1,4 +1,4 @@
-package watch_test
+package feed_test
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tidewire/coordinator/watch"
 	"tidewire/internal/cluster"
+	"tidewire/internal/feed"
 )
 
 func TestNextWaitsForSomethingNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := watch.New()
+		f := feed.New()
 		if s := f.Snapshot(); s == nil || s.Index != 0 {
 			t.Fatalf("a new feed has %v", s)
 		}
@@ -41,7 +41,7 @@ func TestNextWaitsForSomethingNewer(t *testing.T) {
 }
 
 func TestASlowReaderFindsTheLatest(t *testing.T) {
-	f := watch.New()
+	f := feed.New()
 	for i := range uint64(100) {
 		f.Publish(&cluster.Snapshot{Index: i + 1})
 	}
@@ -54,7 +54,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := watch.New().Next(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := feed.New().Next(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 	})

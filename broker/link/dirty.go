@@ -1,0 +1,48 @@
+package link
+
+import (
+	"sync"
+
+	"tidewire/internal/ident"
+)
+
+// dirty is the partitions that have something to say, each once, in the order in
+// which they said so. It holds at most as many names as there are partitions.
+type dirty struct {
+	wake chan struct{} // room for one: there is something
+
+	mu    sync.Mutex
+	in    map[ident.Partition]bool
+	order []ident.Partition
+}
+
+func newDirty() *dirty {
+	return &dirty{wake: make(chan struct{}, 1), in: map[ident.Partition]bool{}}
+}
+
+func (d *dirty) mark(p ident.Partition) {
+	d.mu.Lock()
+	if !d.in[p] {
+		d.in[p] = true
+		d.order = append(d.order, p)
+	}
+	d.mu.Unlock()
+	d.rouse()
+}
+
+func (d *dirty) rouse() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take gives all that are marked, into the room of what was taken before.
+func (d *dirty) take(room []ident.Partition) []ident.Partition {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	taken := d.order
+	d.order = room[:0]
+	clear(d.in)
+	return taken
+}

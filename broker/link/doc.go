@@ -1,0 +1,13 @@
+// Package link carries what replicas have for one another: one stream from each broker
+// to each broker that leads partitions it follows, opened by the follower.
+//
+// A replica only says that there is something for a node in a partition. The stream's
+// sender comes and fetches it: whatever all partitions have by then goes into one
+// message, so messages grow with the load, a lone batch waits for nobody, and nothing is
+// queued but the names of partitions. A slow peer is a sender that waits.
+//
+// A stream belongs to one life on each side. When it ends, both sides say so to every
+// replica it carried, and the follower tells the coordinator that its leader may be dead.
+// A leader that has nothing to say sends an empty message from time to time, so that
+// its followers know that they hear it.
+package link

@@ -1,0 +1,98 @@
+package replica
+
+import (
+	"time"
+
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// TickEvery is how often a replica wants to be told that time passes.
+const TickEvery = 100 * time.Millisecond
+
+// Tick lets time pass: at a leader, replicas that lag leave the ISR; at a follower, a
+// leader that did not answer is asked again, and readers go to it when it is silent.
+func (r *Replica) Tick() {
+	if r.quiet.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer func() { r.unlockAs(r.quietLocked()) }()
+	switch {
+	case r.stopped != nil:
+	case r.leader != nil:
+		r.leader.Tick(r.cfg.Now())
+		r.proposeLocked()
+		r.settleLocked()   // the lease may have come back
+		r.news.push = true // what could not be sent a moment ago, for want of a producer state, may be now
+	case r.follower != nil:
+		if !r.follower.Agreed() {
+			r.news.say = true
+		}
+		if r.serving && !r.servesLocked() {
+			r.serving = false
+			r.wakeLocked()
+		}
+	}
+}
+
+// quietLocked says that nothing will come of time passing before something else happens.
+func (r *Replica) quietLocked() bool {
+	switch {
+	case r.stopped != nil:
+		return true
+	case r.leader != nil:
+		return r.leader.Quiet() && len(r.local.waiting) == 0
+	case r.follower != nil:
+		return r.follower.Agreed() && r.moved == nil // nobody waits who would have to be told of a silent leader
+	}
+	return false
+}
+
+// Load is what the node reports of the partition.
+func (r *Replica) Load() rpc.PartitionLoad {
+	damage, bytes := r.log.Damage(), r.log.Bytes()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, err := r.boundsLocked() // a stopped replica still has its bounds
+	l := rpc.PartitionLoad{Partition: r.ref, Bounds: b, Bytes: bytes, Serves: err == nil, Damaged: r.halted != nil || damage != nil}
+	if r.leader != nil {
+		l.Leads = true
+		l.Missing = len(r.view.Replicas) - len(r.view.ISR)
+		l.Lag = r.leader.Lag()
+	}
+	return l
+}
+
+// Retain drops what the topic's retention no longer wants. The leader decides; a
+// follower's log begins where its leader's does.
+func (r *Replica) Retain(now time.Time) error {
+	r.mu.Lock()
+	hw, leads := record.At(r.hw), r.leader != nil
+	if leads {
+		hw = r.leader.HW()
+	}
+	start := ident.Offset(-1)
+	if r.follower != nil && r.follower.Agreed() && !r.cutting {
+		start = min(r.follower.LeaderStart(), r.hw)
+	}
+	stopped := r.stopped
+	r.mu.Unlock()
+	switch {
+	case stopped != nil:
+		return nil
+	case leads:
+		return r.log.Retain(now, hw)
+	case start > r.log.Start():
+		return r.log.SetStart(start, hw.Offset)
+	}
+	return nil
+}
+
+// Snapshot is the producer state as of the log's end, for the log to keep.
+func (r *Replica) Snapshot() (ident.Offset, []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.machine.End(), r.machine.Snapshot()
+}

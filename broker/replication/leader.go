@@ -1,0 +1,328 @@
+package replication
+
+import (
+	"slices"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+)
+
+// Leader is a partition's leader in one epoch. It is not safe for concurrent use.
+type Leader struct {
+	self ident.NodeID
+	lag  time.Duration
+	view View
+
+	wanted []ident.NodeID // the ISR that was proposed; nil: nothing is open
+	rest   time.Time      // no proposal before that
+	// doubt: of what was proposed on this version something may be taken yet, whatever
+	// becomes of the rest. refused: and something was not.
+	doubt, refused bool
+
+	took    record.Position // where the log ended when this epoch began
+	end     record.Position // of everything appended
+	durable record.Position // of that, what is on this node's disk
+	hw      record.Position
+	ends    ends
+
+	followers []*Progress // in the order of the view's replicas
+}
+
+// Progress is what a leader knows of one follower.
+type Progress struct {
+	Node ident.NodeID
+	Life ident.BrokerEpoch // that spoke last
+	// Agreed: in this epoch and life the follower has what the leader has, up to
+	// where it stands, and is sent what follows.
+	Agreed bool
+	Next   record.Position // where the next push begins
+	Last   ident.Epoch     // of the batch before Next
+	Told   ident.Offset    // the high watermark that it was told last
+
+	durable record.Position // on its disk
+	heard   bool            // it has said so since both agreed
+	lost    time.Time       // when both agreed no more
+	broken  bool            // its stream ended
+}
+
+// Lead begins an epoch. The log ends at end, of which durable is on disk; hw is what
+// this node knows to be committed.
+func Lead(self ident.NodeID, v View, end, durable record.Position, hw ident.Offset, lag time.Duration, now time.Time) *Leader {
+	l := &Leader{self: self, lag: lag, took: end, end: end, durable: durable, hw: record.At(hw)}
+	l.ends.note(now, end, lag)
+	l.See(v, now)
+	return l
+}
+
+// See takes in a later view of the same epoch: what is committed now, and with it
+// the outcome of what was proposed.
+func (l *Leader) See(v View, now time.Time) {
+	if l.view.Version != 0 && !v.Newer(&l.view) {
+		return
+	}
+	l.view = v
+	l.wanted, l.doubt, l.refused = nil, false, false // a higher version settles it, whoever brought it about
+	l.rest = now
+	followers := make([]*Progress, 0, len(v.Replicas))
+	for _, n := range v.Replicas {
+		if n == l.self {
+			continue
+		}
+		f := l.Follower(n)
+		if f == nil {
+			f = &Progress{Node: n, lost: now}
+		}
+		followers = append(followers, f)
+	}
+	l.followers = followers
+	l.advance()
+}
+
+// View is the newest that was seen.
+func (l *Leader) View() *View { return &l.view }
+
+// Followers are the other replicas.
+func (l *Leader) Followers() []*Progress { return l.followers }
+
+// Follower finds another replica; nil where the node is none.
+func (l *Leader) Follower(n ident.NodeID) *Progress {
+	for _, f := range l.followers {
+		if f.Node == n {
+			return f
+		}
+	}
+	return nil
+}
+
+// Took is where the log ended when the epoch began. Until the high watermark has
+// reached it, this leader may know less than is committed.
+func (l *Leader) Took() record.Position { return l.took }
+
+// Settled says whether the high watermark is at least what any reader has seen.
+func (l *Leader) Settled() bool { return !l.hw.Before(l.took) }
+
+// HW is the end of what is committed.
+func (l *Leader) HW() record.Position { return l.hw }
+
+// End is the end of what was appended.
+func (l *Leader) End() record.Position { return l.end }
+
+// Durable is the end of what is on this node's disk.
+func (l *Leader) Durable() record.Position { return l.durable }
+
+// Enough says whether the committed ISR is large enough to promise anything.
+func (l *Leader) Enough() bool { return len(l.view.ISR) >= l.view.MinInsync }
+
+// Appended notes that the log ends at end.
+func (l *Leader) Appended(end record.Position) { l.end = end }
+
+// Synced notes what is on this node's disk.
+func (l *Leader) Synced(durable record.Position) {
+	if l.durable.Before(durable) {
+		l.durable = durable
+		l.advance()
+	}
+}
+
+// Agree notes that a life of a follower has the leader's log up to a position, whose
+// last batch is of the epoch last. False: the node is no replica.
+func (l *Leader) Agree(from cluster.Life, at record.Position, last ident.Epoch) bool {
+	f := l.Follower(from.Node)
+	if f == nil {
+		return false
+	}
+	*f = Progress{Node: from.Node, Life: from.Epoch, Agreed: true, Next: at, Last: last, Told: -1, lost: f.lost}
+	return true
+}
+
+// Part notes that a follower's log is not known to be the leader's (any more).
+func (l *Leader) Part(from cluster.Life, now time.Time) {
+	if f := l.Follower(from.Node); f != nil {
+		*f = Progress{Node: f.Node, Life: from.Epoch, lost: f.since(now)}
+	}
+}
+
+// Lost notes that the stream of a life of a follower ended.
+func (l *Leader) Lost(from cluster.Life, now time.Time) {
+	if f := l.Follower(from.Node); f != nil && f.Life == from.Epoch {
+		*f = Progress{Node: f.Node, Life: f.Life, lost: f.since(now), broken: true}
+	}
+}
+
+// since is from when on a follower that agrees no more counts as lost.
+func (f *Progress) since(now time.Time) time.Time {
+	if f.Agreed && f.heard {
+		return now
+	}
+	return f.lost
+}
+
+// Held notes what a follower says to have on its disk. A word of another epoch or
+// life does not count.
+func (l *Leader) Held(from cluster.Life, epoch ident.Epoch, durable record.Position) {
+	f := l.Follower(from.Node)
+	if f == nil || !f.Agreed || f.Life != from.Epoch || epoch != l.view.Epoch || l.end.Before(durable) {
+		return
+	}
+	f.heard = true
+	if f.durable.Before(durable) {
+		f.durable = durable
+	}
+	l.advance()
+}
+
+// advance moves the high watermark to what every member of the committed and of the
+// proposed ISR has on disk. Those that are only proposed are waited for and never
+// counted. It never moves back.
+func (l *Leader) advance() {
+	if !l.Enough() || !l.view.InSync(l.self) {
+		return
+	}
+	to := l.durable
+	for _, set := range [2][]ident.NodeID{l.view.ISR, l.wanted} {
+		for _, n := range set {
+			if n == l.self {
+				continue
+			}
+			f := l.Follower(n)
+			if f == nil || !f.Agreed || !f.heard {
+				return
+			}
+			to = record.Least(to, f.durable)
+		}
+	}
+	if l.hw.Before(to) {
+		l.hw = to
+	}
+}
+
+// Lag is how many records the replica furthest behind has yet to put on its disk.
+func (l *Leader) Lag() int64 {
+	least := l.durable
+	for _, f := range l.followers {
+		least = record.Least(least, f.durable)
+	}
+	return int64(l.end.Offset - least.Offset)
+}
+
+// Quiet says that nothing will come of time passing: everybody has everything, and is
+// in sync.
+func (l *Leader) Quiet() bool {
+	if l.wanted != nil || l.durable != l.end || len(l.view.ISR) != len(l.view.Replicas) {
+		return false
+	}
+	for _, f := range l.followers {
+		if !f.Agreed || !f.heard || f.durable != l.end {
+			return false
+		}
+	}
+	return true
+}
+
+// Tick lets time pass.
+func (l *Leader) Tick(now time.Time) { l.ends.note(now, l.end, l.lag) }
+
+// Propose says what the ISR should be, if that is not what it is and nothing is open:
+// without those whose stream ended and those that are behind, with those that are not.
+// From here on the proposed members are waited for too. It is to be told by Declined,
+// or by See, what became of it.
+func (l *Leader) Propose(now time.Time, alive func(cluster.Life) bool) (isr []ident.NodeID, ok bool) {
+	if l.wanted != nil || now.Before(l.rest) || !l.view.InSync(l.self) {
+		return nil, false
+	}
+	for _, n := range l.view.Replicas {
+		f := l.Follower(n)
+		if f == nil || l.view.InSync(n) && !l.behind(f, now) || !l.view.InSync(n) && l.joins(f, now, alive) {
+			isr = append(isr, n)
+		}
+	}
+	if same(isr, l.view.ISR) {
+		return nil, false
+	}
+	l.wanted = isr
+	return isr, true
+}
+
+// restAfterRefusal is how long a leader waits before it proposes again: what it did
+// not know is on its way.
+const restAfterRefusal = 50 * time.Millisecond
+
+// Declined says that the proposal in hand was certainly not taken. An outcome that
+// nobody knows is not declined: the union of both sets stays until See settles it.
+//
+// Where an earlier attempt on the same version was never answered, that one may be why:
+// it was taken and the news of it are on their way, or it may be taken yet. So the
+// union stays, and what is proposed from then on is the ISR as it is: that is taken or
+// refused by what the version is, and moves it.
+func (l *Leader) Declined(now time.Time) {
+	l.rest = now.Add(restAfterRefusal)
+	if l.doubt {
+		l.refused = true
+		return
+	}
+	l.wanted = nil
+	l.advance()
+}
+
+// Unanswered says that nobody knows what became of an attempt.
+func (l *Leader) Unanswered() { l.doubt = l.wanted != nil }
+
+// Again says whether to propose once more what Open says.
+func (l *Leader) Again(now time.Time) bool {
+	if !l.refused || now.Before(l.rest) {
+		return false
+	}
+	l.rest = now.Add(restAfterRefusal)
+	return true
+}
+
+// Open says whether the outcome of a proposal is awaited, and what to propose.
+func (l *Leader) Open() (isr []ident.NodeID, open bool) {
+	if l.refused {
+		return l.view.ISR, true
+	}
+	return l.wanted, l.wanted != nil
+}
+
+// behind says whether a member of the ISR holds the others up.
+func (l *Leader) behind(f *Progress, now time.Time) bool {
+	if f.broken {
+		return true
+	}
+	due, ok := l.ends.due(now, l.lag)
+	if !f.Agreed || !f.heard {
+		return ok && now.Sub(f.lost) >= l.lag
+	}
+	return ok && f.durable.Before(due)
+}
+
+// joins says whether a replica may come into the ISR: in this epoch and life it has
+// reached what is committed and what the leader took over with, and it keeps up.
+func (l *Leader) joins(f *Progress, now time.Time, alive func(cluster.Life) bool) bool {
+	if !f.Agreed || !f.heard || f.durable.Before(l.hw) || f.durable.Before(l.took) {
+		return false
+	}
+	if due, ok := l.ends.due(now, l.lag); ok && f.durable.Before(due) {
+		return false
+	}
+	return alive(cluster.Life{Node: f.Node, Epoch: f.Life})
+}
+
+// Sent notes what a push brought a follower: everything up to next, whose last batch
+// is of the epoch last.
+func (f *Progress) Sent(next record.Position, last ident.Epoch, hw ident.Offset) {
+	f.Next, f.Last, f.Told = next, last, hw
+}
+
+// Members is the set that is waited for: the committed ISR and the proposed one.
+func (l *Leader) Members() []ident.NodeID {
+	all := slices.Clone(l.view.ISR)
+	for _, n := range l.wanted {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	"tidewire/broker/link"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/membership"
+	"tidewire/internal/registration"
+	"tidewire/internal/rpc"
+)
+
+// addresses is where other nodes are: where gossip has heard of a node, as gossip has,
+// else as the cluster has it. A node that came back elsewhere is found before it has
+// registered, which may need those that came back elsewhere.
+type addresses struct {
+	director     atomic.Pointer[director]
+	membership   atomic.Pointer[membership.Membership]
+	registration atomic.Pointer[registration.Registration]
+}
+
+// known is the newest snapshot; nil: none yet.
+func (a *addresses) known() *cluster.Snapshot {
+	if d := a.director.Load(); d != nil {
+		return (*d).Snapshot()
+	}
+	return nil
+}
+
+// of is where a node's calls go; empty: nobody knows.
+func (a *addresses) of(id ident.NodeID) string {
+	if m := a.membership.Load(); m != nil {
+		if heard, ok := m.Find(id); ok && heard.Addresses.RPC != "" {
+			return heard.Addresses.RPC
+		}
+	}
+	if s := a.known(); s != nil {
+		if n := s.Nodes[id]; n != nil {
+			return n.Addresses.RPC
+		}
+	}
+	return ""
+}
+
+// network opens replication streams.
+type network struct{ *rpc.Peers }
+
+func (n network) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, error) {
+	p, err := n.Node(f.Leader.Node)
+	if err != nil {
+		return nil, err
+	}
+	return p.Follow(ctx, f)
+}
+
+// backend answers other nodes that call this one's broker.
+type backend struct{ *node }
+
+func (b backend) refusal() error {
+	if b.broker == nil {
+		return fault.New(fault.LeaderUnavailable, "%w", errNoBroker)
+	}
+	return nil
+}
+
+// Append is of rpc.BrokerBackend, like all that follows.
+func (b backend) Append(req rpc.Append, done func(rpc.Appended)) {
+	if err := b.refusal(); err != nil {
+		done(rpc.Appended{Err: err})
+		return
+	}
+	b.broker.Append(req, done)
+}
+
+func (b backend) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.ReadResult{}, err
+	}
+	return b.broker.Read(ctx, r)
+}
+
+func (b backend) Bounds(p ident.Partition) (rpc.Bounds, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.Bounds{}, err
+	}
+	return b.broker.Bounds(p)
+}
+
+func (b backend) OffsetAt(ctx context.Context, p ident.Partition, ms int64) (ident.Offset, error) {
+	if err := b.refusal(); err != nil {
+		return 0, err
+	}
+	return b.broker.OffsetAt(ctx, p, ms)
+}
+
+func (b backend) EpochEnd(p ident.Partition, e ident.Epoch) (ident.Offset, error) {
+	if err := b.refusal(); err != nil {
+		return 0, err
+	}
+	return b.broker.EpochEnd(p, e)
+}
+
+func (b backend) Wait(p ident.Partition, after ident.Offset) (<-chan struct{}, error) {
+	if err := b.refusal(); err != nil {
+		return nil, err
+	}
+	return b.broker.Wait(p, after)
+}
+
+func (b backend) ServeFollow(ctx context.Context, f rpc.Follow, s rpc.FollowerStream) error {
+	if err := b.refusal(); err != nil {
+		return err
+	}
+	return b.broker.ServeFollow(ctx, f, s)
+}
+
+// Probe says which life this node is in.
+func (b backend) Probe(context.Context) (cluster.Life, error) { return b.life(), nil }
+
+// bystander is a node without clients.
+type bystander struct{}
+
+func (bystander) Figures(context.Context) ([]byte, error)             { return []byte("{}"), nil }
+func (bystander) Connections(context.Context, string) ([]byte, error) { return []byte("[]"), nil }
+func (bystander) Disconnect(context.Context, string) (bool, error)    { return false, nil }

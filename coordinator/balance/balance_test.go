@@ -1,0 +1,406 @@
+package balance_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidewire/coordinator/balance"
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+const tick = 200 * time.Millisecond
+
+func only(t *testing.T, s *sim, topic string) *cluster.Partition {
+	t.Helper()
+	found, ok := s.m.Snapshot().Topic(topic)
+	if !ok || len(found.Partitions) != 1 {
+		t.Fatal("no such topic of one partition: ", topic)
+	}
+	return &found.Partitions[0]
+}
+
+func TestLeadersLeaveADrainingNodeAsSoonAsSomebodyIsInSync(t *testing.T) {
+	s := newSim(t, balance.Config{}, 2)
+	s.create(1, 2)
+	p := only(t, s, "t1")
+	first, other := p.Replicas[0], p.Replicas[1]
+	s.kill(other)
+	s.start(other, "")
+	s.propose(cluster.Change{Drain: &cluster.Drain{Node: first}})
+	if p := only(t, s, "t1"); p.Leader != first || len(p.ISR) != 1 {
+		t.Fatal(describe(s))
+	}
+	if changes := s.plan(); len(changes) > 0 {
+		t.Fatalf("nobody else is in sync, and yet %+v", changes)
+	}
+	s.catchUp()
+	s.now = s.now.Add(tick)
+	s.plan()
+	if p := only(t, s, "t1"); p.Leader != other {
+		t.Fatal(describe(s))
+	}
+	if changes := s.run(time.Minute, tick); len(changes) > 0 {
+		t.Fatalf("the first choice drains and should not lead: %+v\n%s", changes, describe(s))
+	}
+	s.propose(cluster.Change{Drain: &cluster.Drain{Node: first, Cancel: true}})
+	s.run(10*time.Second, tick)
+	if p := only(t, s, "t1"); p.Leader != first {
+		t.Fatal(describe(s))
+	}
+}
+
+func TestAnElectableFollowerTakesOverFromALeaderThatReachesNobody(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.create(1, 3)
+	leader := only(t, s, "t1").Leader
+	for i := range 3 {
+		s.cut[[2]ident.NodeID{leader, node(i)}] = true
+		s.cut[[2]ident.NodeID{node(i), leader}] = true
+	}
+	s.catchUp()
+	if p := only(t, s, "t1"); len(p.ISR) != 1 || len(p.ELR) != 2 {
+		t.Fatal(describe(s))
+	}
+	began := s.now
+	for only(t, s, "t1").Leader == leader {
+		s.run(tick, tick)
+		if s.now.Sub(began) > 5*time.Second {
+			t.Fatal("nobody took over", describe(s))
+		}
+	}
+	if took := s.now.Sub(began); took < 4*time.Second {
+		t.Fatalf("it waited only %s", took)
+	}
+	s.run(time.Minute, tick)
+	p := only(t, s, "t1")
+	if p.Leader == leader || len(p.ISR) != 2 || p.LeaderEpoch != 2 {
+		t.Fatal(describe(s))
+	}
+	clear(s.cut)
+	s.run(10*time.Second, tick)
+	if p := only(t, s, "t1"); p.Leader != leader || len(p.ISR) != 3 {
+		t.Fatal("the first choice does not lead again\n", describe(s))
+	}
+}
+
+// Where nobody reaches anybody no order of leaders helps, so they change ever more seldom.
+func TestTakeoversBackOff(t *testing.T) {
+	s := newSim(t, balance.Config{}, 2)
+	s.create(1, 2)
+	s.propose(cluster.Change{Alter: &cluster.Alter{Name: "t1", Patch: cluster.SettingsPatch{MinInsync: new(2)}}})
+	s.cut[[2]ident.NodeID{node(0), node(1)}] = true
+	s.cut[[2]ident.NodeID{node(1), node(0)}] = true
+	s.catchUp()
+	var at []time.Duration
+	began, epoch := s.now, only(t, s, "t1").LeaderEpoch
+	for s.now.Sub(began) < 3*time.Minute {
+		s.run(tick, tick)
+		if p := only(t, s, "t1"); p.LeaderEpoch != epoch {
+			epoch = p.LeaderEpoch
+			at = append(at, s.now.Sub(began))
+		}
+	}
+	if len(at) != 5 { // after 4, 8, 16, 32 and 60 seconds
+		t.Fatalf("took over after %v", at)
+	}
+	for i := 1; i < len(at); i++ {
+		before := time.Duration(0)
+		if i > 1 {
+			before = at[i-2]
+		}
+		if at[i]-at[i-1] <= at[i-1]-before {
+			t.Fatalf("took over after %v", at)
+		}
+	}
+}
+
+// A takeover brings both into the ISR, and then all seems well: the first choice has to
+// wait until that has lasted, or the two would change places for ever.
+func TestTheFirstChoiceDoesNotComeBackRightAfterATakeover(t *testing.T) {
+	s := newSim(t, balance.Config{}, 2)
+	s.create(1, 2)
+	s.propose(cluster.Change{Alter: &cluster.Alter{Name: "t1", Patch: cluster.SettingsPatch{MinInsync: new(2)}}})
+	first := only(t, s, "t1").Leader
+	s.run(10*time.Second, tick)
+	s.cut[[2]ident.NodeID{first, node(0)}], s.cut[[2]ident.NodeID{first, node(1)}] = true, true
+	s.catchUp()
+	s.slow = true
+	s.run(5*time.Second, tick)
+	if p := only(t, s, "t1"); p.Leader == first || len(p.ISR) != 2 {
+		t.Fatal(describe(s))
+	}
+	if changes := s.run(3*time.Second, tick); len(changes) > 0 {
+		t.Fatalf("right after the takeover: %+v", changes)
+	}
+}
+
+// A partition that nobody leads has nobody to copy from, so no move of it begins: it
+// would never end, and keep others from moving.
+func TestWhatNobodyLeadsDoesNotMove(t *testing.T) {
+	s := newSim(t, balance.Config{Moves: 1, ReplaceAfter: 20 * time.Second}, 3)
+	s.create(3, 1)
+	s.create(3, 2)
+	s.run(10*time.Second, tick)
+	s.kill(node(0))
+	s.run(2*time.Minute, time.Second)
+	for _, topic := range s.sortedTopics() {
+		for _, p := range topic.Partitions {
+			if p.Leader == (ident.NodeID{}) != slices.Contains(p.Replicas, node(0)) || len(p.Adding) > 0 {
+				t.Fatal(describe(s))
+			}
+		}
+	}
+}
+
+func TestWhatWasAskedForIsNotAskedForEveryTime(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.create(4, 3)
+	s.run(10*time.Second, tick)
+	s.start(node(3), "")
+	s.run(4*time.Second, tick)
+	asked := 0
+	for range 60 { // nothing that is planned is done
+		s.now = s.now.Add(tick)
+		for _, c := range s.p.Plan(s.now, s.m.Snapshot(), func(ident.NodeID) bool { return true }) {
+			asked += len(c.Move.Of)
+		}
+	}
+	if asked == 0 || asked > 3*3 { // three moves are due, and 12 s are two times 5 and more
+		t.Fatalf("asked %d times", asked)
+	}
+}
+
+func TestADeadNodesReplicasMoveWhenItDoesNotComeBack(t *testing.T) {
+	s := newSim(t, balance.Config{}, 4)
+	s.create(8, 3)
+	s.run(10*time.Second, tick)
+	s.kill(node(3))
+	if changes := s.run(9*time.Minute, time.Second); len(changes) > 0 {
+		t.Fatalf("most nodes come back: %+v", changes)
+	}
+	s.run(2*time.Minute, time.Second)
+	replicas, _ := s.held()
+	if len(replicas) != 3 || spread(replicas) > 1 || replicas[node(0)] != 8 {
+		t.Fatal(replicas, describe(s))
+	}
+	if _, there := s.m.Snapshot().Nodes[node(3)]; there {
+		t.Fatal("it holds nothing and is not forgotten")
+	}
+}
+
+func TestANodeThatComesInAnothersPlaceGetsItsReplicasAtOnce(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.create(6, 3)
+	s.run(10*time.Second, tick)
+	s.kill(node(2))
+	s.startAs(node(9), "n3", "") // the same name, an empty folder
+	s.run(20*time.Second, tick)
+	replicas, leaders := s.held()
+	if len(replicas) != 3 || replicas[node(9)] != 6 || spread(leaders) > 1 {
+		t.Fatal(replicas, leaders, describe(s))
+	}
+	if _, there := s.m.Snapshot().Nodes[node(2)]; there {
+		t.Fatal("the former node is not forgotten")
+	}
+}
+
+func TestANewNodeGetsReplicasAndLeaders(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.create(12, 3)
+	s.run(10*time.Second, tick)
+	s.start(node(3), "")
+	s.run(30*time.Second, tick)
+	replicas, leaders := s.held()
+	if spread(replicas) > 1 || spread(leaders) > 1 {
+		t.Fatal(replicas, leaders, describe(s))
+	}
+	if changes := s.run(time.Minute, tick); len(changes) > 0 {
+		t.Fatalf("it does not rest: %+v", changes)
+	}
+}
+
+func TestMovesWaitForThoseUnderWay(t *testing.T) {
+	s := newSim(t, balance.Config{Moves: 2}, 3)
+	s.create(12, 3)
+	s.run(10*time.Second, tick)
+	s.start(node(3), "")
+	s.slow = true
+	s.run(30*time.Second, tick)
+	if s.moving() != 2 {
+		t.Fatal(describe(s))
+	}
+	// The newcomer dies: its moves are given up after a while.
+	s.kill(node(3))
+	s.run(30*time.Second, tick)
+	if s.moving() != 2 {
+		t.Fatal("given up too early", describe(s))
+	}
+	s.run(40*time.Second, tick)
+	if s.moving() != 0 {
+		t.Fatal(describe(s))
+	}
+}
+
+func TestTheFirstChoiceLeadsAgainAFewAtATime(t *testing.T) {
+	s := newSim(t, balance.Config{}, 2)
+	s.create(40, 2)
+	s.run(10*time.Second, tick)
+	_, before := s.held()
+	s.kill(node(0))
+	s.start(node(0), "")
+	s.catchUp()
+	began := s.now
+	for s.now.Sub(began) < 10*time.Second {
+		s.now = s.now.Add(tick)
+		back := 0
+		for _, c := range s.plan() {
+			back += len(c.Elect.Of)
+		}
+		if back > 8 || back > 0 && s.now.Sub(began) < 5*time.Second {
+			t.Fatalf("%d leaders at once after %s", back, s.now.Sub(began))
+		}
+	}
+	if _, after := s.held(); after[node(0)] != before[node(0)] {
+		t.Fatal(before, after)
+	}
+}
+
+// From one node to three: the topic's leaders, too, come to lie on all of them.
+func TestATopicThatGrowsIsLedByAll(t *testing.T) {
+	s := newSim(t, balance.Config{}, 1)
+	s.create(6, 1)
+	s.start(node(1), "")
+	s.start(node(2), "")
+	s.propose(cluster.Change{Alter: &cluster.Alter{Name: "t1", Patch: cluster.SettingsPatch{Replicas: new(3), MinInsync: new(1)}}})
+	s.run(30*time.Second, tick)
+	if _, leaders := s.held(); spread(leaders) > 0 {
+		t.Fatal(leaders, describe(s))
+	}
+}
+
+func TestMissingReplicasComeWhenTheirNodesDo(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.kill(node(2))
+	s.create(4, 3)
+	if replicas, _ := s.held(); replicas[node(0)] != 4 || len(replicas) != 2 {
+		t.Fatal(describe(s))
+	}
+	s.start(node(2), "")
+	s.run(20*time.Second, tick)
+	if replicas, leaders := s.held(); replicas[node(2)] != 4 || spread(leaders) > 1 {
+		t.Fatal(replicas, leaders, describe(s))
+	}
+}
+
+// Whatever happened, the cluster comes to rest: everybody who is up holds and leads
+// its share, nothing moves any more, and on the way never more than the bound did.
+func TestEveryClusterComesToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zones := []string{"x", "y", "z"}[:rapid.IntRange(1, 3).Draw(t, "zones")]
+		cfg := balance.Config{ReplaceAfter: 30 * time.Second, Moves: rapid.IntRange(1, 4).Draw(t, "moves")}
+		nodes := rapid.IntRange(1, 4).Draw(t, "nodes")
+		s := newSim(t, cfg, nodes, zones...)
+		zone := func(i int) string { return zones[i%len(zones)] }
+		for range rapid.IntRange(1, 25).Draw(t, "events") {
+			i := rapid.IntRange(0, nodes-1).Draw(t, "node")
+			known := s.m.Snapshot().Nodes[node(i)]
+			switch rapid.IntRange(0, 7).Draw(t, "event") {
+			case 0:
+				s.create(rapid.IntRange(1, 7).Draw(t, "partitions"), rapid.IntRange(1, 3).Draw(t, "replicas"))
+			case 1:
+				s.kill(node(i))
+			case 2:
+				s.start(node(i), zone(i))
+			case 3:
+				if nodes < 7 {
+					s.start(node(nodes), zone(nodes))
+					nodes++
+				}
+			case 4:
+				s.propose(cluster.Change{Drain: &cluster.Drain{Node: node(i), Cancel: rapid.Bool().Draw(t, "cancel")}})
+			case 5:
+				s.propose(cluster.Change{Alter: &cluster.Alter{Name: "t1", Patch: cluster.SettingsPatch{
+					Replicas: new(rapid.IntRange(1, 3).Draw(t, "replicas")), MinInsync: new(rapid.IntRange(1, 2).Draw(t, "min_insync")),
+				}}})
+			case 6:
+				s.slow = !s.slow
+			default:
+				if known != nil && rapid.Bool().Draw(t, "all") { // all of them at once
+					for k := range nodes {
+						s.kill(node(k))
+					}
+				}
+			}
+			s.run(time.Duration(rapid.SampledFrom([]int{0, 1, 3, 10, 40}).Draw(t, "seconds"))*time.Second, time.Second)
+		}
+		// Everything heals.
+		s.slow = false
+		for i := range nodes {
+			if n := s.m.Snapshot().Nodes[node(i)]; n == nil || !n.Serves() || n.State == cluster.DrainingState {
+				s.start(node(i), zone(i))
+			}
+		}
+		for range 10 {
+			if len(s.run(90*time.Second, time.Second)) == 0 {
+				break
+			}
+		}
+		if changes := s.run(2*time.Minute, time.Second); len(changes) > 0 {
+			t.Fatalf("it does not come to rest: %+v\n%s", changes, describe(s))
+		}
+		replicas, _ := s.held()
+		if len(zones) == 1 && spread(replicas) > 1 {
+			t.Fatalf("nodes hold %v\n%s", replicas, describe(s))
+		}
+		for _, topic := range s.sortedTopics() {
+			for _, p := range topic.Partitions {
+				if p.Leader != p.Replicas[0] || len(p.ISR) != len(p.Replicas) || len(p.Replicas) != min(topic.Settings.Replicas, nodes) {
+					t.Fatalf("topic %s partition %d is not as it should be\n%s", topic.Name, p.Index, describe(s))
+				}
+				in := map[string]bool{}
+				for _, id := range p.Replicas {
+					in[s.m.Snapshot().Nodes[id].Zone] = true
+				}
+				if want := min(len(p.Replicas), min(nodes, len(zones))); len(in) < want {
+					t.Fatalf("topic %s partition %d lies in %d zones of %d\n%s", topic.Name, p.Index, len(in), want, describe(s))
+				}
+			}
+		}
+	})
+}
+
+func TestAPlanDoesNotHangOnTheOrderOfMaps(t *testing.T) {
+	var first []cluster.Change
+	for range 10 {
+		s := newSim(t, balance.Config{}, 3)
+		s.create(12, 3)
+		s.create(5, 2)
+		s.start(node(3), "")
+		s.start(node(4), "")
+		s.propose(cluster.Change{Drain: &cluster.Drain{Node: node(1)}})
+		all := s.run(20*time.Second, tick)
+		if first == nil {
+			first = all
+			continue
+		}
+		if !slices.EqualFunc(first, all, func(a, b cluster.Change) bool { return a.Kind() == b.Kind() && sameParts(&a, &b) }) {
+			t.Fatal("the same cluster gave another plan")
+		}
+	}
+}
+
+func sameParts(a, b *cluster.Change) bool {
+	switch {
+	case a.Elect != nil:
+		return slices.Equal(a.Elect.Of, b.Elect.Of)
+	case a.Move != nil:
+		return slices.EqualFunc(a.Move.Of, b.Move.Of, func(x, y cluster.MoveOf) bool {
+			return x.Partition == y.Partition && x.Version == y.Version && x.First == y.First && slices.Equal(x.Add, y.Add) && slices.Equal(x.Remove, y.Remove)
+		})
+	}
+	return *a.Retire == *b.Retire
+}

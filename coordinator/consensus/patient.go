@@ -1,0 +1,97 @@
+package consensus
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// patient mends two habits of raft's replication.
+//
+// After a peer has been away, raft waits before it tries again, up to ten seconds:
+// a peer that is back counts for nothing meanwhile, and the next death costs the
+// majority. So a call that fails is tried again here, at a steady pace, and raft
+// hears of it only when it is over: the term, the peer's membership, this node.
+//
+// And a leader whose disk hangs goes on to send heartbeats, so that nobody takes
+// over, while its main loop waits for the disk and could not even hand over. So
+// nothing is sent while a write has taken longer than stallHandOver: the others
+// elect another leader.
+type patient struct {
+	*raft.NetworkTransport
+	raft  func() *raft.Raft
+	store *store
+	done  <-chan struct{} // closed when the node stops
+}
+
+const (
+	// stallHandOver is how long the log of a leader may hang.
+	stallHandOver = 2 * time.Second
+	// againAfter paces the tries to reach a peer.
+	againAfter = 50 * time.Millisecond
+)
+
+var errStalled = errors.New("this coordinator's disk hangs: it sends nothing, so that another leads")
+
+func (p *patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		if p.stalled() {
+			return errStalled
+		}
+		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
+		if err == nil || isHeartbeat(args) || !p.wait(id, args.Term) {
+			return err
+		}
+		*resp = raft.AppendEntriesResponse{}
+	}
+}
+
+// wait rests, and says whether the peer is still to be reached.
+func (p *patient) wait(id raft.ServerID, term uint64) bool {
+	t := time.NewTimer(againAfter)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.done:
+		return false
+	}
+	r := p.raft()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term && has(r.GetConfiguration().Configuration(), id)
+}
+
+func (p *patient) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	line, err := p.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline{line, p}, nil
+}
+
+func (p *patient) stalled() bool { return p.store.stalled(time.Now()) > stallHandOver }
+
+type pipeline struct {
+	raft.AppendPipeline
+	of *patient
+}
+
+func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.of.stalled() {
+		return nil, errStalled
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// isHeartbeat tells raft's heartbeats, which have a loop and a pace of their own.
+func isHeartbeat(a *raft.AppendEntriesRequest) bool {
+	return a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
+}
+
+func has(c raft.Configuration, id raft.ServerID) bool {
+	for _, s := range c.Servers {
+		if s.ID == id {
+			return true
+		}
+	}
+	return false
+}

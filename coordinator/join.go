@@ -1,0 +1,175 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidewire/coordinator/consensus"
+	"tidewire/internal/cluster"
+	"tidewire/internal/control"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+const (
+	// stableFor is how long one that comes must have caught up before it gets a vote.
+	stableFor = 500 * time.Millisecond
+	// slack is by how many entries a log may lag and still count as caught up: some
+	// were written while it told.
+	slack = 64
+	// askEvery paces the calls of one that waits to be taken in.
+	askEvery = 100 * time.Millisecond
+	// settledEvery is how often one that is in looks whether it still is.
+	settledEvery = 500 * time.Millisecond
+	// joinLimit bounds one call.
+	joinLimit = 5 * time.Second
+)
+
+// enter asks the leading coordinator to take this node in, until it has a vote under
+// the address at which it is now; and again, should that change or no leader be heard:
+// the others may know this one at another place, or not any more.
+func (c *Coordinator) enter(ctx context.Context) error {
+	var hint ident.NodeID
+	for {
+		pause := settledEvery
+		if c.cfg.Peers != nil && !c.settled() {
+			pause = askEvery/2 + rand.N(askEvery)
+			hint = c.ask(ctx, hint)
+		}
+		if !rest(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// settled says whether this node has a vote where it is, and hears a leader.
+func (c *Coordinator) settled() bool {
+	if c.node.Status().Leads {
+		return true
+	}
+	return c.node.Heard() < time.Second && slices.Contains(c.node.Members(), consensus.Member{ID: c.cfg.Node.ID, Address: c.Addr(), Voter: true})
+}
+
+// ask calls the others in turn, the leader first, and gives the one that is said to lead.
+func (c *Coordinator) ask(ctx context.Context, hint ident.NodeID) ident.NodeID {
+	j := cluster.Join{Node: c.cfg.Node.ID, Raft: c.Addr(), Cluster: c.cluster(), Last: c.node.Status().Last}
+	var asked []ident.NodeID
+	for _, to := range append([]ident.NodeID{c.leader(), hint}, c.cfg.Others()...) {
+		if to == (ident.NodeID{}) || to == c.cfg.Node.ID || slices.Contains(asked, to) {
+			continue
+		}
+		asked = append(asked, to)
+		limited, cancel := context.WithTimeout(ctx, joinLimit)
+		answer, err := c.cfg.Peers.Join(limited, to, j)
+		cancel()
+		if err == nil {
+			c.learn(answer.Cluster)
+			return to
+		}
+		c.cfg.Logger.Debug("a coordinator does not take this one in", "to", to.String(), "err", err)
+		if leader := control.LeaderIn(err); leader != (ident.NodeID{}) && !slices.Contains(asked, leader) {
+			return leader // asked first the next time
+		}
+	}
+	return ident.NodeID{}
+}
+
+// ServeJoin takes a coordinator in: first without a vote, with one when it has caught
+// up and stayed so for stableFor.
+func (c *Coordinator) ServeJoin(ctx context.Context, j cluster.Join) (cluster.Joined, error) {
+	if c.rules.Load() == nil {
+		return cluster.Joined{}, c.notLeading()
+	}
+	mine := c.cluster()
+	if j.Cluster != (ident.ClusterID{}) && j.Cluster != mine {
+		return cluster.Joined{}, fault.New(fault.Invalid, "node %s belongs to cluster %s, and this is %s", j.Node, j.Cluster, mine)
+	}
+	if j.Node == (ident.NodeID{}) || j.Raft == "" {
+		return cluster.Joined{}, fault.New(fault.Invalid, "a coordinator that joins has an id and an address")
+	}
+	select { // one after the other, or two would want the same change
+	case c.joins <- struct{}{}:
+		defer func() { <-c.joins }()
+	case <-ctx.Done():
+		return cluster.Joined{}, context.Cause(ctx)
+	}
+	voter, err := c.take(ctx, j)
+	switch {
+	case err == nil:
+		return cluster.Joined{Cluster: mine, Voter: voter}, nil
+	case consensus.NotLeading(err):
+		return cluster.Joined{}, c.notLeading()
+	}
+	return cluster.Joined{}, fault.New(fault.CoordinatorUnavailable, "node %s cannot be taken in now: %w", j.Node, err).After(time.Second)
+}
+
+// take makes the change that one that joins needs next, and says whether it votes.
+func (c *Coordinator) take(ctx context.Context, j cluster.Join) (voter bool, err error) {
+	members := c.node.Members()
+	var known *consensus.Member
+	for _, m := range members {
+		switch {
+		case m.ID == j.Node:
+			known = &m
+		case m.ID == c.cfg.Node.ID && m.Address != c.Addr():
+			// The others are to find the leader where it is.
+			if err := c.node.Promote(ctx, m.ID, c.Addr()); err != nil {
+				return false, err
+			}
+		case m.Address == j.Raft:
+			if err := c.replace(ctx, m, j); err != nil {
+				return false, err
+			}
+		}
+	}
+	if known != nil && known.Voter && j.Last == 0 {
+		// It has lost its log, and what it voted for with it: it must not vote again
+		// before it has what others believe it has.
+		c.cfg.Logger.Warn("a coordinator comes back without its log and starts anew", "node", j.Node.String())
+		if err := c.node.Remove(ctx, j.Node); err != nil {
+			return false, err
+		}
+		known = nil
+	}
+	switch {
+	case known == nil:
+		delete(c.caught, j.Node)
+		c.cfg.Logger.Info("a coordinator joins", "node", j.Node.String(), "raft", j.Raft)
+		return false, c.node.Add(ctx, j.Node, j.Raft)
+	case known.Voter && known.Address != j.Raft:
+		return true, c.node.Promote(ctx, j.Node, j.Raft)
+	case known.Voter:
+		return true, nil
+	case known.Address != j.Raft:
+		return false, c.node.Add(ctx, j.Node, j.Raft)
+	}
+	now := time.Now()
+	if j.Last+slack < c.node.Status().Last || j.Last == 0 {
+		delete(c.caught, j.Node)
+		return false, nil
+	}
+	since, caught := c.caught[j.Node]
+	if !caught {
+		c.caught[j.Node] = now
+		return false, nil
+	}
+	if now.Sub(since) < stableFor {
+		return false, nil
+	}
+	delete(c.caught, j.Node)
+	c.cfg.Logger.Info("a coordinator has caught up and votes from now on", "node", j.Node.String())
+	return true, c.node.Promote(ctx, j.Node, j.Raft)
+}
+
+// replace takes out a dead coordinator whose address another one has now.
+func (c *Coordinator) replace(ctx context.Context, old consensus.Member, j cluster.Join) error {
+	n := c.feed.Snapshot().Nodes[old.ID]
+	if old.ID == c.cfg.Node.ID || n != nil && n.Serves() || !c.node.Unreached(old.ID) {
+		return fmt.Errorf("its address %s is that of coordinator %s, which lives", j.Raft, old.ID)
+	}
+	c.cfg.Logger.Warn("a dead coordinator's address is another one's: it is taken out", "node", old.ID.String(), "by", j.Node.String(), "raft", j.Raft)
+	return c.node.Remove(ctx, old.ID)
+}

@@ -1,0 +1,131 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidewire/e2e/client"
+	"tidewire/e2e/harness"
+)
+
+// toForm bounds the start of a cluster from empty folders.
+const toForm = 5 * time.Second
+
+// truthIn is how soon the list of nodes shows what happened.
+const truthIn = 3 * time.Second
+
+// TestAClusterForms starts three processes with empty folders: they find one
+// another, elect, spread a topic's partitions and serve every partition from every
+// gateway.
+func TestAClusterForms(t *testing.T) {
+	c := harness.NewCluster(t, harness.ClusterOptions{})
+	took := c.Form()
+	t.Logf("three nodes formed a cluster from empty folders in %s", took.Round(time.Millisecond))
+	if took > slack(toForm) {
+		t.Errorf("it took %s, %s at most is allowed", took, toForm)
+	}
+	leader := c.CoordinatorLeader()
+	for _, m := range c.Members {
+		info := c.AwaitNodes(slack(truthIn), m.Name+" knows all nodes", func(info client.NodesInfo) bool {
+			return len(info.Nodes) == 3 && info.CoordinatorLeader == leader.Name &&
+				!slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool { return n.State != "alive" || len(n.Roles) != 3 })
+		}, c.Others(m)...)
+		listed, stderr, code := m.CLI(t.Context(), nil, "nodes", "--output", "json")
+		if code != 0 || strings.Count(listed, "\n") != 3 {
+			t.Errorf("tidewire nodes at %s: exit %d: %s%s", m.Name, code, listed, stderr)
+		}
+		for line := range strings.Lines(listed) {
+			var n client.NodeInfo
+			if err := json.Unmarshal([]byte(line), &n); err != nil {
+				t.Fatal(err)
+			}
+			if x, ok := info.Find(n.Name); !ok || x.ID != n.ID || x.CoordinatorLeader != n.CoordinatorLeader {
+				t.Errorf("tidewire nodes shows %s, the call %+v", line, x)
+			}
+		}
+	}
+
+	// Replicas and min_insync not given: three, two of which must be in sync.
+	info := c.API().CreateTopic(t, "spread", `"partitions":6`)
+	if info.Replicas != 3 || info.MinInsync != 2 {
+		t.Errorf("by default %d replicas, %d in sync", info.Replicas, info.MinInsync)
+	}
+	info = c.AwaitSpread(patience, "spread")
+	for _, m := range c.Members {
+		if led := harness.Led(info, m.Name); len(led) != 2 {
+			t.Errorf("%s leads %v: not spread: %s", m.Name, led, harness.Standing(info))
+		}
+	}
+	want := map[int][]string{}
+	for _, m := range c.Members {
+		api := client.New(m.URL)
+		c.AwaitTopic(slack(truthIn), "spread", m.Name+" knows the topic", harness.Whole, c.Others(m)...)
+		for _, p := range info.Layout.Partitions {
+			value := fmt.Sprintf("%s-%d", m.Name, p.ID)
+			place, err := postText(t, api, fmt.Sprintf("spread?partition=%d", p.ID), value, 201).Place()
+			if err != nil || place.Partition != p.ID || place.Offset == nil || *place.Offset != int64(len(want[p.ID])) {
+				t.Fatalf("published to partition %d by %s: %+v %v", p.ID, m.Name, place, err)
+			}
+			want[p.ID] = append(want[p.ID], value)
+		}
+	}
+	for _, m := range c.Members {
+		for p, values := range want {
+			var got []string
+			for _, x := range client.New(m.URL).ReadAll(t, "spread", p) {
+				got = append(got, string(x.Bytes()))
+			}
+			if !slices.Equal(got, values) {
+				t.Errorf("partition %d by %s: %v, want %v", p, m.Name, got, values)
+			}
+		}
+	}
+	// More replicas than brokers; a topic deleted is gone everywhere.
+	if ans := c.API().Must(t, 400, "POST", "/topics/", "application/json", `{"name":"many","replicas":4}`); !strings.Contains(ans.Body, "replicas") {
+		t.Errorf("four replicas: %s", ans.Body)
+	}
+	c.API().Must(t, 204, "DELETE", "/topics/spread", "", "")
+	for _, m := range c.Members {
+		harness.Await(t, slack(truthIn), m.Name+" has forgotten the topic", func() bool {
+			ans, err := client.New(m.URL).Do(t.Context(), "GET", "/topics/spread/metadata", "", "")
+			return err == nil && ans.Status == 404
+		})
+	}
+	c.StopAll()
+}
+
+// TestAFourthNodeJoinsUnderLoad adds a node to a cluster that is written to: it
+// takes replicas and leaders, and no write fails.
+func TestAFourthNodeJoinsUnderLoad(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	o := largeCrew("growing")
+	o.readers /= 2
+	w := startCrew(t, c, o)
+	w.awaitEach(20)
+	s := w.begin("a fourth node joins")
+	m := c.Add(harness.AllRoles)
+	w.use(m)
+	c.AwaitState(slack(truthIn), m, "alive")
+	joined := time.Now()
+	info := c.AwaitTopic(patience, "growing", "the fourth node has its share", func(info client.TopicInfo) bool {
+		replicas := 0
+		for _, p := range info.Layout.Partitions {
+			if slices.Contains(p.ISR, m.Name) {
+				replicas++
+			}
+		}
+		return replicas >= 4 && len(harness.Led(info, m.Name)) >= 1 && harness.Whole(info) &&
+			!slices.ContainsFunc(info.Layout.Partitions, func(p client.PartitionInfo) bool { return len(p.Replicas) != 3 })
+	})
+	t.Logf("it had its share %s later: %s", time.Since(joined).Round(time.Millisecond), harness.Standing(info))
+	c.AwaitNodes(patience, "no move is under way", func(info client.NodesInfo) bool {
+		return !slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool { return len(n.Moves) > 0 })
+	})
+	s.end(class{"all partitions", func(string) bool { return true }, time.Second})
+	w.finish()
+	w.identical()
+}

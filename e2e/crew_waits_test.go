@@ -1,0 +1,158 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidewire/e2e/harness"
+)
+
+// waits are the writes of one producer: when it began to want each
+// acknowledgement, and when it had it. A record that was lost with a connection
+// counts into the wait of the next one.
+type waits struct {
+	mu  sync.Mutex
+	all []wait
+}
+
+type wait struct{ begin, end time.Time }
+
+func (w wait) took() time.Duration { return w.end.Sub(w.begin) }
+
+func (w *waits) add(begin, end time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, wait{begin, end})
+}
+
+func (w *waits) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.all)
+}
+
+// during are the waits of which a part lies between two times.
+func (w *waits) during(from, to time.Time) (all []time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range w.all {
+		if x.end.After(from) && x.begin.Before(to) {
+			all = append(all, x.took())
+		}
+	}
+	return all
+}
+
+// span is what befalls the cluster for a while.
+type span struct {
+	crew *crew
+	what string
+	led  map[int]string // who led each partition when it began
+	from time.Time
+}
+
+// begin notes who leads just before something happens.
+func (w *crew) begin(format string, args ...any) span {
+	w.t.Helper()
+	return span{w, fmt.Sprintf(format, args...), harness.Leaders(w.info()), time.Now()}
+}
+
+// class is which partitions belong together, by who led them.
+type class struct {
+	name  string
+	is    func(leader string) bool
+	bound time.Duration // of the longest wait; 0: none
+}
+
+// slack widens the bounds where the machine does other things: the figures of the
+// acceptance are measured by make soak on a machine that does nothing else.
+func slack(d time.Duration) time.Duration {
+	if harness.Soak() {
+		return d
+	}
+	return 2*d + 500*time.Millisecond
+}
+
+// end waits until every producer goes on, prints how long producers waited by
+// class of partition, and holds the longest waits to their bounds.
+func (s span) end(classes ...class) map[string]time.Duration {
+	s.crew.t.Helper()
+	s.crew.awaitEach(3)
+	to := time.Now()
+	longest := map[string]time.Duration{}
+	for _, c := range classes {
+		var all []time.Duration
+		each := map[string]time.Duration{}
+		for _, p := range s.crew.producers {
+			if !c.is(s.led[p.partition]) {
+				continue
+			}
+			waited := p.waits.during(s.from, to)
+			all = append(all, waited...)
+			if len(waited) > 0 {
+				each[p.id] = slices.Max(waited)
+			}
+		}
+		if len(all) == 0 {
+			s.crew.t.Logf("%s: %s: no partition", s.what, c.name)
+			continue
+		}
+		longest[c.name] = slices.Max(all)
+		s.crew.t.Logf("%s: %s: %s; longest of each producer: %s", s.what, c.name, distribution(all), longestOf(each))
+		if c.bound > 0 && longest[c.name] > slack(c.bound) {
+			s.crew.t.Errorf("%s: %s: a producer waited %s, %s at most is allowed (%s on a machine that does nothing else)",
+				s.what, c.name, longest[c.name].Round(time.Millisecond), slack(c.bound), c.bound)
+		}
+	}
+	return longest
+}
+
+// leadBy are the partitions that nodes led, and the rest.
+func leadBy(names ...string) (led, others func(string) bool) {
+	return func(l string) bool { return slices.Contains(names, l) }, func(l string) bool { return !slices.Contains(names, l) }
+}
+
+// distribution writes durations as a person reads them.
+func distribution(all []time.Duration) string {
+	all = slices.Sorted(slices.Values(all))
+	at := func(q float64) time.Duration {
+		return all[min(len(all)-1, int(q*float64(len(all))))].Round(100 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d writes, p50 %s, p90 %s, p99 %s, longest %s", len(all), at(0.5), at(0.9), at(0.99), at(1))
+}
+
+func longestOf(each map[string]time.Duration) string {
+	var parts []string
+	for _, id := range slices.SortedFunc(maps.Keys(each), func(a, b string) int { return int(each[b] - each[a]) }) {
+		parts = append(parts, fmt.Sprintf("%s %s", id, each[id].Round(time.Millisecond)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func TestWaitsAreFoundByWhenTheyWere(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	var w waits
+	w.add(at(0), at(10))
+	w.add(at(20), at(300))
+	w.add(at(310), at(320))
+	for _, c := range []struct{ from, to, want, longest int }{
+		{100, 200, 1, 280}, {0, 1000, 3, 280}, {0, 15, 1, 10}, {305, 400, 1, 10}, {11, 19, 0, 0},
+	} {
+		got := w.during(at(c.from), at(c.to))
+		if len(got) != c.want || c.want > 0 && slices.Max(got) != time.Duration(c.longest)*time.Millisecond {
+			t.Errorf("from %d to %d: %v", c.from, c.to, got)
+		}
+	}
+	led, others := leadBy("n1")
+	if !led("n1") || led("n2") || others("n1") || !others("") {
+		t.Error("classes overlap")
+	}
+	if got := distribution([]time.Duration{3 * time.Millisecond, time.Millisecond}); got != "2 writes, p50 3ms, p90 3ms, p99 3ms, longest 3ms" {
+		t.Error(got)
+	}
+}

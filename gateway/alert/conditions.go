@@ -1,0 +1,122 @@
+package alert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// condition is what there is to be said where one holds.
+type condition struct{ topic, detail, advice string }
+
+// defaultLeast stands for a node that does not say below which free space it
+// takes no records.
+const defaultLeast = 512 << 20
+
+func conditions(in Input) map[key]condition {
+	out := map[key]condition{}
+	s := in.Snapshot
+	names := func(ids []ident.NodeID) string {
+		list := make([]string, len(ids))
+		for i, id := range ids {
+			list[i] = name(s, id)
+		}
+		return strings.Join(list, ", ")
+	}
+	for id, n := range s.Nodes {
+		if n.State == cluster.Dead {
+			out[key{alert: NodeDown, node: id}] = condition{
+				detail: fmt.Sprintf("node %s is down", name(s, id)),
+				advice: "Start it again with its data folder, or look into its log; what it held is copied to other nodes once it has been down for replica_replace.",
+			}
+		}
+		disk(out, s, id, in.Reports)
+	}
+	for _, t := range s.Topics {
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			ref := t.Ref(p.Index)
+			if len(p.ISR) < min(len(p.Replicas)-len(p.Adding), t.Settings.Replicas) {
+				out[key{alert: UnderReplicated, part: ref}] = condition{
+					topic:  t.Name,
+					detail: fmt.Sprintf("partition %d of topic %s has %d of %d replicas in sync (%s); it takes acks=all with %d", p.Index, t.Name, len(p.ISR), len(p.Replicas), names(p.ISR), t.Settings.MinInsync),
+					advice: "See GET /nodes/ for nodes that are down; a replica that comes back catches up by itself.",
+				}
+			}
+			for _, id := range p.Replicas {
+				n := s.Nodes[id]
+				if n == nil || n.State == cluster.Dead || slices.Contains(p.ISR, id) || slices.Contains(p.Adding, id) {
+					continue
+				}
+				out[key{alert: ReplicaLag, part: ref, node: id}] = condition{
+					topic:  t.Name,
+					detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is not in sync though the node is up", p.Index, t.Name, name(s, id)),
+					advice: "It is catching up, or its disk or network does not keep up with the leader's: look at that node's load and at /metrics.",
+				}
+			}
+		}
+	}
+	for id, r := range in.Reports {
+		for _, ref := range r.Corrupt {
+			if t := s.ByID[ref.Topic]; t != nil && s.Nodes[id] != nil {
+				out[key{alert: CorruptReplica, part: ref, node: id}] = corrupt(s, t, ref, id)
+			}
+		}
+	}
+	return out
+}
+
+// unsure reports that nobody knows whether a condition still holds, or that a
+// figure lies between two bounds: what was said of it stands.
+func unsure(in Input, k key) bool {
+	if in.Snapshot.Nodes[k.node] == nil {
+		return false
+	}
+	r, said := in.Reports[k.node]
+	switch k.alert {
+	case CorruptReplica:
+		return !said && in.Snapshot.ByID[k.part.Topic] != nil
+	case DiskSpace:
+		least := r.least()
+		return !said || r.Free < 2*least+least/2
+	}
+	return false
+}
+
+// least is below which free space the node takes no records.
+func (r Report) least() int64 {
+	if r.Least > 0 {
+		return r.Least
+	}
+	return defaultLeast
+}
+
+func corrupt(s *cluster.Snapshot, t *cluster.Topic, ref ident.Partition, id ident.NodeID) condition {
+	return condition{
+		topic:  t.Name,
+		detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is corrupt: nothing is served past the damage", ref.Index, t.Name, name(s, id)),
+		advice: "It is fetched again from the leader, and the damaged files are set aside; `tidewire log verify` on that node says what is damaged. Look at its disk. A lone replica is not repaired by itself.",
+	}
+}
+
+// disk fires below twice what a node needs to take records, and resolves above
+// two and a half times that.
+func disk(out map[key]condition, s *cluster.Snapshot, id ident.NodeID, reports map[ident.NodeID]Report) {
+	r, said := reports[id]
+	if least := r.least(); said && r.Free < 2*least {
+		out[key{alert: DiskSpace, node: id}] = condition{
+			detail: fmt.Sprintf("node %s has %d MiB free on its data disk; below %d MiB it takes no records", name(s, id), r.Free>>20, least>>20),
+			advice: "Free space or add disk, or lower the retention of topics: it heals by itself.",
+		}
+	}
+}
+
+func name(s *cluster.Snapshot, id ident.NodeID) string {
+	if n := s.Nodes[id]; n != nil && n.Name != "" {
+		return n.Name
+	}
+	return id.String()
+}

@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/gateway/census"
+	"tidewire/gateway/router"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// Peer is another node: its broker, and what it says of itself.
+type Peer interface {
+	router.Peer
+	census.Peer
+}
+
+// boundsAsked is how many partitions of a node are asked about at once.
+const boundsAsked = 16
+
+// routed gives the router other nodes' brokers.
+func routed(peer func(ident.NodeID) (Peer, error)) func(ident.NodeID) (router.Peer, error) {
+	if peer == nil {
+		return nil
+	}
+	return func(id ident.NodeID) (router.Peer, error) { return peer(id) }
+}
+
+// counted gives the census other nodes.
+func counted(peer func(ident.NodeID) (Peer, error)) func(ident.NodeID) (census.Peer, error) {
+	if peer == nil {
+		return nil
+	}
+	return func(id ident.NodeID) (census.Peer, error) { return peer(id) }
+}
+
+// bounds asks a node for the bounds of partitions that it leads.
+func bounds(peer func(ident.NodeID) (Peer, error)) func(context.Context, ident.NodeID, []ident.Partition) (map[ident.Partition]rpc.Bounds, error) {
+	if peer == nil {
+		return nil
+	}
+	return func(ctx context.Context, id ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.Bounds, error) {
+		p, err := peer(id)
+		if err != nil {
+			return nil, err
+		}
+		var mu sync.Mutex
+		out := make(map[ident.Partition]rpc.Bounds, len(of))
+		var g errgroup.Group
+		g.SetLimit(boundsAsked)
+		for _, ref := range of {
+			g.Go(func() error {
+				b, err := p.Bounds(ctx, ref, -1, 0)
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					out[ref] = b
+				}
+				return nil // what it does not serve is left out
+			})
+		}
+		return out, g.Wait()
+	}
+}

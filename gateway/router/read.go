@@ -1,0 +1,125 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// callLimit bounds a call to another node that waits for nothing.
+const callLimit = 2 * time.Second
+
+// Read gives committed batches from an offset on. Where it gives none, the
+// leader had none.
+func (r *Router) Read(ctx context.Context, q rpc.Read) (rpc.ReadResult, error) {
+	return r.read(ctx, q, false)
+}
+
+// Tail is Read for who goes on with Wait.
+func (r *Router) Tail(ctx context.Context, q rpc.Read) (rpc.ReadResult, error) {
+	return r.read(ctx, q, true)
+}
+
+func (r *Router) read(ctx context.Context, q rpc.Read, tail bool) (rpc.ReadResult, error) {
+	at, err := r.find(q.Partition)
+	if err != nil {
+		return rpc.ReadResult{}, err
+	}
+	if at.replica {
+		res, err := r.cfg.Local.Read(ctx, q)
+		switch {
+		case at.mine:
+			return res, err
+		case err == nil && res.Bounds.Epoch == at.epoch && (tail || len(res.Batches) > 0):
+			return res, nil
+		}
+		// A follower may be behind, damaged or silent; what it does not give the
+		// leader may have.
+	}
+	peer, err := r.peer(q.Partition, at)
+	if err != nil {
+		return rpc.ReadResult{}, err
+	}
+	if res, ok := r.recall(at, q, tail); ok {
+		return res, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	res, err := peer.Read(ctx, q, 0)
+	if err != nil {
+		return res, unread(err)
+	}
+	if tail {
+		r.learn(at, q, res)
+	}
+	return res, nil
+}
+
+// Bounds are the leader's.
+func (r *Router) Bounds(ctx context.Context, p ident.Partition) (b rpc.Bounds, err error) {
+	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
+		if peer == nil {
+			b, err = r.cfg.Local.Bounds(p)
+		} else {
+			b, err = peer.Bounds(ctx, p, -1, 0)
+		}
+		return err
+	})
+	return b, err
+}
+
+// OffsetAt is the leader's word.
+func (r *Router) OffsetAt(ctx context.Context, p ident.Partition, ms int64) (o ident.Offset, err error) {
+	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
+		if peer == nil {
+			o, err = r.cfg.Local.OffsetAt(ctx, p, ms)
+		} else {
+			o, err = peer.OffsetAt(ctx, p, ms)
+		}
+		return err
+	})
+	return o, err
+}
+
+// EpochEnd is the leader's word.
+func (r *Router) EpochEnd(ctx context.Context, p ident.Partition, e ident.Epoch) (o ident.Offset, err error) {
+	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
+		if peer == nil {
+			o, err = r.cfg.Local.EpochEnd(p, e)
+		} else {
+			o, err = peer.EpochEnd(ctx, p, e)
+		}
+		return err
+	})
+	return o, err
+}
+
+// ask asks the leader: this node where peer is nil.
+func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.Context, peer Peer) error) error {
+	at, err := r.find(p)
+	if err != nil {
+		return err
+	}
+	if at.mine {
+		return f(ctx, nil)
+	}
+	peer, err := r.peer(p, at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return unread(f(ctx, peer))
+}
+
+// unread is the error of a read that another node did not answer: it may simply
+// be asked again.
+func unread(err error) error {
+	if fault.Is(err, fault.UnknownOutcome) || fault.Is(err, fault.Draining) || fault.Is(err, fault.Fenced) {
+		return fault.New(fault.LeaderUnavailable, "the partition's leader did not answer: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package cluster_test
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// world makes a history of snapshots the way the coordinator does: a change
+// replaces what it changes, and stamps it with its index.
+type world struct {
+	now      cluster.Snapshot
+	order    []ident.TopicID // deleted, oldest first
+	remember int
+}
+
+func (w *world) step(t *rapid.T) {
+	w.now.Index += uint64(rapid.IntRange(1, 3).Draw(t, "skip"))
+	w.now.Topics, w.now.ByID = maps.Clone(w.now.Topics), maps.Clone(w.now.ByID)
+	w.now.Nodes, w.now.Deleted = maps.Clone(w.now.Nodes), maps.Clone(w.now.Deleted)
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")
+	node := ident.NodeID{byte(rapid.IntRange(1, 4).Draw(t, "node"))}
+	old := w.now.Topics[name]
+	switch rapid.SampledFrom([]string{"put", "put", "delete", "node", "retire"}).Draw(t, "what") {
+	case "put":
+		n := &cluster.Topic{ID: ident.TopicID{byte(w.now.Index), byte(w.now.Index >> 8)}, Name: name, Modified: w.now.Index}
+		if old != nil {
+			n.ID = old.ID
+		}
+		w.now.Topics[name], w.now.ByID[n.ID] = n, n
+	case "delete":
+		if old == nil {
+			return
+		}
+		delete(w.now.Topics, name)
+		delete(w.now.ByID, old.ID)
+		w.now.Deleted[old.ID] = w.now.Index
+		w.order = append(w.order, old.ID)
+		for len(w.order) > w.remember {
+			w.now.DeletedFloor = w.now.Deleted[w.order[0]]
+			delete(w.now.Deleted, w.order[0])
+			w.order = w.order[1:]
+		}
+	case "node":
+		w.now.Nodes[node] = &cluster.Node{ID: node, Roles: []string{"broker"}, BrokerEpoch: ident.BrokerEpoch(w.now.Index), Since: time.UnixMilli(int64(w.now.Index)).UTC()}
+	case "retire":
+		delete(w.now.Nodes, node)
+	}
+}
+
+func (w *world) snapshot() *cluster.Snapshot {
+	s := w.now
+	return &s
+}
+
+func newWorld() *world {
+	return &world{remember: 3, now: cluster.Snapshot{
+		Cluster: ident.ClusterID{1}, Index: 1,
+		Topics: map[string]*cluster.Topic{}, ByID: map[ident.TopicID]*cluster.Topic{},
+		Nodes: map[ident.NodeID]*cluster.Node{}, Deleted: map[ident.TopicID]uint64{},
+	}}
+}
+
+// carried is the delta as it comes out at the other end of a stream.
+func carried(t *rapid.T, d *cluster.Delta) *cluster.Delta {
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(cluster.Delta)
+	if err := json.Unmarshal(b, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestChangesLeadFromAnySnapshotToAnyLaterOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld()
+		all := []*cluster.Snapshot{{}, w.snapshot()}
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step(t)
+			all = append(all, w.snapshot())
+		}
+		i := rapid.IntRange(0, len(all)-1).Draw(t, "from")
+		j := rapid.IntRange(max(i, 1), len(all)-1).Draw(t, "to")
+		from, to := all[i], all[j]
+		before := *from
+		got, err := carried(t, cluster.Between(from, to)).Apply(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, to) {
+			t.Fatalf("from %d to %d:\ngot  %+v\nwant %+v", from.Index, to.Index, got, to)
+		}
+		if !reflect.DeepEqual(*from, before) {
+			t.Fatal("the snapshot that the changes were applied to has changed")
+		}
+	})
+}
+
+func TestChangesThatDoNotFitAreRefused(t *testing.T) {
+	here := &cluster.Snapshot{Cluster: ident.ClusterID{1}, Index: 5}
+	for name, d := range map[string]cluster.Delta{
+		"a gap":             {From: 6, To: 7, Cluster: here.Cluster},
+		"another cluster":   {From: 5, To: 7, Cluster: ident.ClusterID{2}},
+		"backwards":         {From: 5, To: 4, Cluster: here.Cluster},
+		"a topic of nobody": {From: 5, To: 6, Cluster: here.Cluster, Topics: []*cluster.Topic{nil}},
+		"a node of nobody":  {From: 5, To: 6, Cluster: here.Cluster, Nodes: []*cluster.Node{nil}},
+	} {
+		if _, err := d.Apply(here); err == nil {
+			t.Errorf("%s was applied", name)
+		}
+	}
+}
+
+func TestOnlyWhatChangedTravels(t *testing.T) {
+	w := newWorld()
+	for i := range 50 {
+		n := &cluster.Topic{ID: ident.TopicID{byte(i + 1)}, Name: string(rune('A' + i)), Modified: 2}
+		w.now.Topics[n.Name], w.now.ByID[n.ID] = n, n
+	}
+	w.now.Index = 2
+	from := w.snapshot()
+	w.now.Topics, w.now.ByID = maps.Clone(w.now.Topics), maps.Clone(w.now.ByID)
+	n := &cluster.Topic{ID: ident.TopicID{1}, Name: "A", Modified: 3}
+	w.now.Topics["A"], w.now.ByID[n.ID], w.now.Index = n, n, 3
+	d := cluster.Between(from, w.snapshot())
+	if !slices.Equal(d.Topics, []*cluster.Topic{n}) || len(d.Nodes)+len(d.Deleted)+len(d.NodesGone)+len(d.TopicsGone) != 0 {
+		t.Fatalf("%+v", d)
+	}
+}

@@ -1,0 +1,236 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// Coordinator is the coordinator as this node reaches it.
+type Coordinator interface {
+	Propose(ctx context.Context, change cluster.Change) (cluster.Answer, error)
+	Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
+	Snapshot() *cluster.Snapshot
+	Next(ctx context.Context, after uint64) (*cluster.Snapshot, error)
+}
+
+// Notes remember the broker epoch in the data folder.
+type Notes interface {
+	Noted() ident.BrokerEpoch // 0: none
+	// Note is durable when it returns. An error ends the process: the folder failed.
+	Note(ident.BrokerEpoch) error
+}
+
+// Config tunes a Registration. A zero field means its default.
+type Config struct {
+	Coordinator Coordinator // required
+	Notes       Notes       // required
+	// Node is what to register; it is asked at the beginning of each life. Required.
+	Node func() cluster.Node
+	// Unfit lists the partitions of which this node may have lost what it
+	// acknowledged. nil: none.
+	Unfit func() []ident.Partition
+	// OnLife lets the node's parts take a new life, at a snapshot that has it, and
+	// returns when they have: only then does it count. nil: nobody wants to know.
+	OnLife func(ctx context.Context, life cluster.Life, s *cluster.Snapshot) error
+	Lease  time.Duration // as the coordinator is expected to grant it; 2 s
+	Logger *slog.Logger
+}
+
+// expireLimit bounds the last word of a stop.
+const expireLimit = 2 * time.Second
+
+// Registration is this node's part in the cluster.
+type Registration struct {
+	cfg   Config
+	state atomic.Pointer[standing]
+	first chan struct{} // closed when the first life counts
+	once  sync.Once
+}
+
+// standing is what is known of the life at hand. It never changes.
+type standing struct {
+	life  cluster.Life
+	lease cluster.Lease
+	until time.Time // the lease's end
+}
+
+// New does no I/O and starts nothing.
+func New(cfg Config) *Registration {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Unfit == nil {
+		cfg.Unfit = func() []ident.Partition { return nil }
+	}
+	if cfg.OnLife == nil {
+		cfg.OnLife = func(context.Context, cluster.Life, *cluster.Snapshot) error { return nil }
+	}
+	cfg.Lease = cmp.Or(cfg.Lease, 2*time.Second)
+	r := &Registration{cfg: cfg, first: make(chan struct{})}
+	r.state.Store(&standing{})
+	return r
+}
+
+// Life is the life at hand; zero: none that counts.
+func (r *Registration) Life() cluster.Life { return r.state.Load().life }
+
+// Holds says whether this node has a lease at this moment.
+func (r *Registration) Holds() bool {
+	s := r.state.Load()
+	return s.life.Epoch != 0 && time.Now().Before(s.until)
+}
+
+// Lease is the latest that was granted to the life at hand: it tells who leads the
+// coordinators and whom they doubt. False: it has run out, or there was none.
+func (r *Registration) Lease() (cluster.Lease, bool) {
+	s := r.state.Load()
+	return s.lease, r.Holds()
+}
+
+// Registered is closed once the first life of this process counts.
+func (r *Registration) Registered() <-chan struct{} { return r.first }
+
+// Run lives until ctx ends. A refusal of the coordinator and a failed note are
+// errors: this node cannot be part of the cluster as it is.
+func (r *Registration) Run(ctx context.Context) error {
+	for {
+		began := time.Now()
+		err := r.live(ctx)
+		if ctx.Err() != nil {
+			r.leave(ctx)
+			return nil
+		}
+		if !errors.Is(err, errOver) && !fault.Is(err, fault.Fenced) {
+			return err
+		}
+		r.state.Store(&standing{})
+		r.cfg.Logger.Warn("this life of the node is over: another one begins", "err", err)
+		// Two processes that take one another's lives do not do it all the time.
+		if time.Since(began) < shortLife && !rest(ctx, shortLife/2+rand.N(shortLife)) {
+			return nil
+		}
+	}
+}
+
+// shortLife is how long a life lasts at least that is followed by another at once.
+const shortLife = time.Second
+
+// errOver ends a life and begins the next.
+var errOver = errors.New("the life is over")
+
+// live is one life.
+func (r *Registration) live(ctx context.Context) error {
+	life, s, err := r.register(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.cfg.Notes.Note(life.Epoch); err != nil {
+		return fmt.Errorf("note broker epoch %d: %w", life.Epoch, err)
+	}
+	if err := r.cfg.OnLife(ctx, life, s); err != nil {
+		return fmt.Errorf("begin life %d: %w", life.Epoch, err)
+	}
+	if _, err := r.insist(ctx, cluster.Change{Activate: &cluster.Activate{Node: life.Node, Epoch: life.Epoch}}); err != nil {
+		return fmt.Errorf("activate life %d: %w", life.Epoch, err)
+	}
+	r.state.Store(&standing{life: life})
+	r.cfg.Logger.Info("the node's life counts", "epoch", uint64(life.Epoch))
+	r.once.Do(func() { close(r.first) })
+	return r.renew(ctx, life)
+}
+
+// register begins a life. The snapshot that it gives has it.
+func (r *Registration) register(ctx context.Context) (cluster.Life, *cluster.Snapshot, error) {
+	n, unfit := r.cfg.Node(), r.cfg.Unfit()
+	first := unfit[:min(len(unfit), cluster.MaxUnfit)]
+	a, err := r.insist(ctx, cluster.Change{Register: &cluster.Register{Node: n, Last: r.cfg.Notes.Noted(), Unfit: first}})
+	if err != nil {
+		return cluster.Life{}, nil, fmt.Errorf("register: %w", err)
+	}
+	life := cluster.Life{Node: n.ID, Epoch: a.Epoch}
+	for rest := unfit[len(first):]; len(rest) > 0; { // before it can lead any of them
+		some := rest[:min(len(rest), cluster.MaxUnfit)]
+		rest = rest[len(some):]
+		if _, err := r.insist(ctx, cluster.Change{Unfit: &cluster.Unfit{Life: life, Partitions: some}}); err != nil {
+			return life, nil, fmt.Errorf("register: %w", err)
+		}
+	}
+	s, err := r.reach(ctx, a.Index)
+	if err != nil {
+		return life, nil, err
+	}
+	if now := s.Nodes[n.ID]; now == nil || now.BrokerEpoch != life.Epoch {
+		return life, nil, fmt.Errorf("%w: somebody else has registered as node %s", errOver, n.ID)
+	}
+	return life, s, nil
+}
+
+// reach waits until the feed has an index.
+func (r *Registration) reach(ctx context.Context, index uint64) (*cluster.Snapshot, error) {
+	return r.cfg.Coordinator.Next(ctx, index-min(index, 1))
+}
+
+// insist proposes until the coordinator has answered: there is nothing that the node
+// could do without.
+func (r *Registration) insist(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
+	pause := 20 * time.Millisecond
+	for {
+		a, err := r.cfg.Coordinator.Propose(ctx, change)
+		if err == nil || !passing(err) {
+			return a, err
+		}
+		r.cfg.Logger.Info("the coordinator does not answer yet", "change", change.Kind(), "err", err)
+		if !rest(ctx, pause/2+rand.N(pause)) {
+			return cluster.Answer{}, context.Cause(ctx)
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// passing says that an error is of the moment.
+func passing(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.CoordinatorUnavailable, fault.LeaderUnavailable, fault.UnknownOutcome, fault.Draining, fault.DiskFull, fault.Throttled:
+		return true
+	case fault.Internal: // nobody classified it, as with a connection that was lost
+		return true
+	}
+	return false
+}
+
+// leave declares the life over, if there is one.
+func (r *Registration) leave(ctx context.Context) {
+	life := r.Life()
+	r.state.Store(&standing{})
+	if life.Epoch == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), expireLimit)
+	defer cancel()
+	if _, err := r.cfg.Coordinator.Propose(ctx, cluster.Change{Expire: &cluster.Expire{Lives: []cluster.Life{life}}}); err != nil {
+		r.cfg.Logger.Info("the cluster was not told that this node stops: it waits for its lease to end", "err", err)
+	}
+}
+
+// rest waits, and reports whether there is time left.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

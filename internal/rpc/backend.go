@@ -1,0 +1,59 @@
+package rpc
+
+import (
+	"context"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// CoordinatorBackend is what a coordinator answers other nodes. One that does not
+// lead answers what only the leader can with fault.CoordinatorUnavailable and
+// cluster.FieldLeader. The caller is Caller(ctx).
+type CoordinatorBackend interface {
+	// ServePropose makes a change, once however often the request comes.
+	ServePropose(ctx context.Context, request cluster.RequestID, change cluster.Change) (cluster.Answer, error)
+	ServeRenew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
+	ServeReport(ctx context.Context, s cluster.Suspicion) error
+	ServeJoin(ctx context.Context, j cluster.Join) (cluster.Joined, error)
+	// ServeWatch sends what came after an index until ctx ends, send fails, or this
+	// coordinator is cut off. It calls send from one goroutine at a time; send
+	// returns once the message is on its way, so a slow watcher slows it.
+	ServeWatch(ctx context.Context, from uint64, send func(cluster.Message) error) error
+}
+
+// BrokerBackend is what a broker answers other nodes.
+type BrokerBackend interface {
+	// Append calls done exactly once for each batch, perhaps before it returns. done
+	// does not wait.
+	Append(req Append, done func(Appended))
+	Read(ctx context.Context, r Read) (ReadResult, error)
+	Bounds(p ident.Partition) (Bounds, error)
+	OffsetAt(ctx context.Context, p ident.Partition, ms int64) (ident.Offset, error)
+	EpochEnd(p ident.Partition, e ident.Epoch) (ident.Offset, error)
+	Wait(p ident.Partition, after ident.Offset) (<-chan struct{}, error)
+	// ServeFollow is one follower's stream. It returns when the stream ends or
+	// one of both lives is over; then the stream is cut.
+	ServeFollow(ctx context.Context, f Follow, s FollowerStream) error
+	// Probe says which life this node is in.
+	Probe(ctx context.Context) (cluster.Life, error)
+}
+
+// FollowerStream is the leader's end of a Follow. Send may be called by one goroutine
+// and Recv by another. Send keeps nothing but the batches, which never change. What
+// Recv fills in is overwritten by the next call. Any error says that the stream has ended.
+type FollowerStream interface {
+	Send(m *FromLeader) error
+	Recv(m *FromFollower) error
+	// End ends the stream: calls that wait return. The end of a context alone does not.
+	End()
+}
+
+// NodeBackend is what every node answers others.
+type NodeBackend interface {
+	Figures(ctx context.Context) ([]byte, error) // JSON
+	// Connections lists this node's client connections as JSON; of one principal, or of all.
+	Connections(ctx context.Context, principal string) ([]byte, error)
+	// Disconnect closes a client connection; false: there is none of that name.
+	Disconnect(ctx context.Context, connection string) (bool, error)
+}

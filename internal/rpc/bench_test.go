@@ -1,0 +1,244 @@
+package rpc
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"tidewire/internal/rpc/tidewirepb"
+)
+
+// bare is grpc as the generated code alone would use it.
+type bare struct {
+	tidewirepb.UnimplementedBrokerServer
+}
+
+func (bare) Append(stream grpc.BidiStreamingServer[tidewirepb.AppendRequest, tidewirepb.AppendResponse]) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		a := &tidewirepb.AppendResponse{}
+		for _, it := range m.Items {
+			a.Items = append(a.Items, &tidewirepb.AppendResponse_Item{Id: it.Id, Run: &tidewirepb.AppendResponse_Run{Offset: 5, Timestamp: 6, Count: 1}})
+		}
+		if err := stream.Send(a); err != nil {
+			return nil
+		}
+	}
+}
+
+func bareStream(b *testing.B) grpc.BidiStreamingClient[tidewirepb.AppendRequest, tidewirepb.AppendResponse] {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := grpc.NewServer()
+	tidewirepb.RegisterBrokerServer(s, bare{})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(l) })
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(func() { cancel(); conn.Close(); s.Stop(); wg.Wait() })
+	stream, err := tidewirepb.NewBrokerClient(conn).Append(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return stream
+}
+
+func bareRequest(id int, batch []byte) *tidewirepb.AppendRequest {
+	return &tidewirepb.AppendRequest{Items: []*tidewirepb.AppendRequest_Item{{
+		Id: uint64(id), Partition: &tidewirepb.Partition{Topic: topic.Topic[:], Index: uint32(topic.Index)}, Epoch: 9, Batch: batch,
+	}}}
+}
+
+func peerOf(b *testing.B) *Peer {
+	s := serve(b, ServerConfig{}, "127.0.0.1:0")
+	s.Broker(&broker{append: keepAll, follow: func(_ context.Context, _ Follow, st FollowerStream) error {
+		var m FromFollower
+		for {
+			if err := st.Recv(&m); err != nil {
+				return err
+			}
+			push := FromLeader{Pushes: []Push{{Partition: topic, Epoch: 3, HW: 9, Batches: batchOf(1 << 10)}}}
+			for range m.Held[0].Epoch {
+				if err := st.Send(&push); err != nil {
+					return err
+				}
+			}
+		}
+	}})
+	return toB(b, peersTo(b, s.Addr()))
+}
+
+// One batch at a time: how long it takes to be answered.
+func BenchmarkAppendPingPong(b *testing.B) {
+	batch := batchOf(1 << 10)
+	b.Run("tcp", func(b *testing.B) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			in := make([]byte, len(batch))
+			for {
+				if _, err := io.ReadFull(c, in); err != nil {
+					return
+				}
+				if _, err := c.Write(in[:32]); err != nil {
+					return
+				}
+			}
+		})
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { c.Close(); l.Close(); wg.Wait() })
+		out := make([]byte, 32)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Write(batch); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, out); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("grpc", func(b *testing.B) {
+		stream := bareStream(b)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := stream.Send(bareRequest(1, batch)); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := stream.Recv(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("peer", func(b *testing.B) {
+		r := peerOf(b)
+		answer := make(chan Appended, 1)
+		done := func(a Appended) { answer <- a }
+		b.ReportAllocs()
+		for b.Loop() {
+			r.Append(Append{Partition: topic, Epoch: 9, Batch: batch}, done)
+			if a := <-answer; a.Err != nil {
+				b.Fatal(a.Err)
+			}
+		}
+	})
+}
+
+// Many batches under way: what one costs.
+func BenchmarkAppendManyUnderWay(b *testing.B) {
+	batch := batchOf(1 << 10)
+	const underWay = 256
+	b.Run("grpc", func(b *testing.B) {
+		stream := bareStream(b)
+		var wg sync.WaitGroup
+		room := make(chan struct{}, underWay)
+		n := 0
+		b.ReportAllocs()
+		b.SetBytes(1 << 10)
+		wg.Go(func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					return
+				}
+				<-room
+			}
+		})
+		for b.Loop() {
+			room <- struct{}{}
+			n++
+			if err := stream.Send(bareRequest(n, batch)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		_ = stream.CloseSend()
+		wg.Wait()
+	})
+	b.Run("peer", func(b *testing.B) {
+		r := peerOf(b)
+		room := make(chan struct{}, underWay)
+		done := func(a Appended) {
+			if a.Err != nil {
+				b.Error(a.Err)
+			}
+			<-room
+		}
+		b.ReportAllocs()
+		b.SetBytes(1 << 10)
+		for b.Loop() {
+			room <- struct{}{}
+			r.Append(Append{Partition: topic, Epoch: 9, Batch: batch}, done)
+		}
+		for range underWay {
+			room <- struct{}{}
+		}
+	})
+}
+
+// Replication in one direction: what a push of 1 KiB costs.
+func BenchmarkPushes(b *testing.B) {
+	r := peerOf(b)
+	f, err := r.Follow(context.Background(), opening)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	var m FromLeader
+	b.ReportAllocs()
+	b.SetBytes(1 << 10)
+	const at = 64
+	for n := 0; b.Loop(); n++ {
+		if n%at == 0 {
+			if err := f.Send(&FromFollower{Held: []Held{{Epoch: at}}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := f.Recv(&m); err != nil || len(m.Pushes) != 1 {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A replication round trip: a follower says something, and the leader pushes.
+func BenchmarkFollowPingPong(b *testing.B) {
+	r := peerOf(b)
+	f, err := r.Follow(context.Background(), opening)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	var m FromLeader
+	held := FromFollower{Held: []Held{{Epoch: 1}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := f.Send(&held); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.Recv(&m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

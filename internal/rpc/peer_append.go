@@ -1,0 +1,254 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"tidewire/internal/fault"
+	"tidewire/internal/rpc/tidewirepb"
+)
+
+// openLimit bounds how long batches wait for a stream to their leader.
+const openLimit = 3 * time.Second
+
+// Append gives a batch to the broker, over the one stream that all batches for it
+// take. It never waits. done is called exactly once, perhaps before Append returns,
+// and must be quick: the answers of others wait for it. A batch that surely reached
+// no log is LeaderUnavailable; one that was sent and not answered is UnknownOutcome.
+// The bytes of the batch are given away, whatever becomes of them.
+func (r *Peer) Append(req Append, done func(Appended)) { r.appends.append(req, done) }
+
+// appender holds the stream of the moment.
+type appender struct {
+	peer    *Peer
+	streams sync.WaitGroup
+
+	mu      sync.Mutex
+	current *appendStream // nil: none
+	ended   bool
+}
+
+func (a *appender) append(req Append, done func(Appended)) {
+	for {
+		s, err := a.stream()
+		if err != nil {
+			done(Appended{Err: err})
+			return
+		}
+		if s.put(req, done) {
+			return
+		}
+		a.drop(s) // it broke meanwhile
+	}
+}
+
+func (a *appender) stream() (*appendStream, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended || a.peer.ctx.Err() != nil {
+		return nil, fault.New(fault.LeaderUnavailable, "the connection to %s was closed", a.peer.name())
+	}
+	if a.current == nil {
+		s := newAppendStream(a.peer)
+		a.current = s
+		a.streams.Go(func() { s.run(); a.drop(s) })
+	}
+	return a.current, nil
+}
+
+func (a *appender) drop(s *appendStream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current == s {
+		a.current = nil
+	}
+}
+
+// wait returns once no stream runs; there will be none after it.
+func (a *appender) wait() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.streams.Wait()
+}
+
+// flight is a batch that is not answered.
+type flight struct {
+	bytes int
+	done  func(Appended)
+}
+
+// appendStream is one Append stream. What is guarded is guarded by out.mu.
+type appendStream struct {
+	peer   *Peer
+	out    *outlet[appendItem]
+	stream grpc.BidiStreamingClient[tidewirepb.AppendRequest, tidewirepb.AppendResponse]
+	// message is being sent; by one at a time.
+	message encoder
+
+	flights  map[uint64]flight
+	bytes    int    // of flights
+	last     uint64 // id given last
+	sent     uint64 // highest id that was handed to the stream, or may have been
+	settled  uint64 // bytes of requests whose answers came
+	received uint64 // bytes of responses
+}
+
+func newAppendStream(r *Peer) *appendStream {
+	s := &appendStream{peer: r, out: newOutlet(cutItems), flights: map[uint64]flight{}}
+	s.out.send = s.send
+	s.out.busy = true // until the stream is open
+	return s
+}
+
+// put takes a batch; false: the stream has ended.
+func (s *appendStream) put(req Append, done func(Appended)) bool {
+	o := s.out
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return false
+	}
+	if len(s.flights) > 0 && (len(s.flights) >= maxUnanswered || s.bytes+len(req.Batch) > maxUnansweredBytes) {
+		n, bytes := len(s.flights), s.bytes
+		o.mu.Unlock()
+		done(Appended{Err: fault.New(fault.LeaderUnavailable, "%s is behind: it has not answered %d batches of %d bytes", s.peer.name(), n, bytes)})
+		return true
+	}
+	s.last++
+	s.flights[s.last] = flight{len(req.Batch), done}
+	s.bytes += len(req.Batch)
+	flush := o.putLocked(appendItem{s.last, req})
+	o.mu.Unlock()
+	if flush {
+		_ = o.flush() // a broken stream ends receive
+	}
+	return true
+}
+
+// send is called by one at a time.
+func (s *appendStream) send(items []appendItem) (int, error) {
+	s.out.mu.Lock()
+	s.sent = items[len(items)-1].id
+	m := appendRequest{items, s.received}
+	s.out.mu.Unlock()
+	m.encode(&s.message)
+	n := s.message.len()
+	return n, s.stream.SendMsg(&s.message)
+}
+
+// run opens the stream, and keeps it until it breaks or the peer ends.
+func (s *appendStream) run() {
+	ctx, cancel := context.WithCancelCause(s.peer.outgoing(s.peer.ctx))
+	defer cancel(nil)
+	opening := time.AfterFunc(openLimit, func() { cancel(errors.New("it could not be reached in time")) })
+	stream, err := s.peer.broker.Append(ctx)
+	if !opening.Stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.out.open(true)
+		s.end(err, nil)
+		return
+	}
+	s.stream = stream
+	var sender sync.WaitGroup
+	sender.Go(func() { s.out.run(ctx) })
+	s.out.open(false)
+	err = s.receive()
+	cancel(err)
+	s.end(err, stream.Trailer())
+	sender.Wait()
+}
+
+func (s *appendStream) receive() error {
+	var m appendResponse
+	var done []func(Appended)
+	for {
+		n, err := s.next(&m)
+		if err != nil {
+			return err
+		}
+		o := s.out
+		o.mu.Lock()
+		s.received += n
+		done = done[:0]
+		for i := range m.items {
+			f := s.flights[m.items[i].id]
+			delete(s.flights, m.items[i].id)
+			s.bytes -= f.bytes
+			s.settled += uint64(f.bytes)
+			done = append(done, f.done)
+		}
+		o.leftLocked(s.settled)
+		if len(s.flights) == 0 {
+			// Requests are a little longer than their batches.
+			o.left, s.settled = o.handed, o.handed
+		}
+		o.mu.Unlock()
+		for i := range m.items {
+			if done[i] != nil { // else it is an answer to what was not asked
+				done[i](m.items[i].Appended)
+			}
+		}
+		clear(done)
+		clear(m.items)
+	}
+}
+
+// next receives a message of n bytes.
+func (s *appendStream) next(m *appendResponse) (n uint64, err error) {
+	m.bytes = 0
+	err = s.stream.RecvMsg(m)
+	return m.bytes, err
+}
+
+// end answers all that was not answered.
+func (s *appendStream) end(err error, trailer metadata.MD) {
+	unsent := s.out.end()
+	o := s.out
+	o.mu.Lock()
+	flights, taken := s.flights, s.sent
+	s.flights = nil
+	o.mu.Unlock()
+	if len(flights) == 0 {
+		return
+	}
+	// What was not sent never reached a log; nor did what came after the last batch
+	// that the other end says to have taken in; nor anything if it refused the stream.
+	answer, refused := reply(err)
+	if refused {
+		taken = 0
+	}
+	if v := trailer.Get(takenKey); len(v) == 1 {
+		if n, err := strconv.ParseUint(v[0], 10, 64); err == nil {
+			taken = min(taken, n)
+		}
+	}
+	for _, it := range unsent {
+		taken = min(taken, it.id-1)
+	}
+	none, unknown := lost(fault.LeaderUnavailable, s.peer.name(), err), lost(fault.UnknownOutcome, s.peer.name(), err)
+	if refused && answer != nil {
+		none = answer
+	}
+	ids := make([]uint64, 0, len(flights))
+	for id := range flights {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if id > taken {
+			flights[id].done(Appended{Err: none})
+		} else {
+			flights[id].done(Appended{Err: unknown})
+		}
+	}
+}

@@ -1,0 +1,445 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// Fault is one thing that goes wrong, at a moment and for a while. Whom it hits is said
+// by a role, and found out when it happens: a fault at the leader of a partition is
+// worth more than one at a broker.
+type Fault struct {
+	At, For time.Duration
+	Kind    string
+	Who     Who
+	Other   Who // the other end of a link
+}
+
+// Who picks a broker: the leader of a partition, one of its followers, or any.
+type Who struct {
+	Role      string // "leader", "follower", "broker", "coordinator"
+	Partition int
+	N         int
+}
+
+func (f Fault) String() string {
+	s := fmt.Sprintf("%9s  %s %s", f.At.Round(time.Millisecond), f.Kind, f.Who)
+	if f.Other.Role != "" {
+		s += " and " + f.Other.String()
+	}
+	return s + fmt.Sprintf(" for %s", f.For.Round(time.Millisecond))
+}
+
+func (o Who) String() string {
+	switch o.Role {
+	case "leader":
+		return fmt.Sprintf("the leader of partition %d", o.Partition)
+	case "follower":
+		return fmt.Sprintf("follower %d of partition %d", o.N, o.Partition)
+	case "coordinator":
+		return "the leading coordinator"
+	}
+	return fmt.Sprintf("broker %d", o.N+1)
+}
+
+// kinds of faults, and how often each is drawn.
+func kinds() []weighted {
+	return []weighted{
+		{"kill", 8},
+		{"power", 8},
+		{"pause", 6},
+		{"cut", 6},
+		{"cut-one-way", 8},
+		{"cut-from-followers", 5},
+		{"cut-from-coordinators", 4},
+		{"isolate", 4},
+		{"slow", 4},
+		{"stall-disk", 5},
+		{"fail-sync", 2},
+		{"full-disk", 3},
+		{"kill-coordinator", 3},
+		{"depose-coordinator", 3},
+		{"deafen-coordinator", 3},
+		{"copy-folder", 4},
+		{"wipe", 3},
+		{"wipe-joiner", 4},
+		{"restore-copy", 5},
+		{"flip", 3},
+		{"blackout", 2},
+		{"drain", 3},
+		{"stale", 5},
+		{"move", 4},
+		{"min-insync", 2},
+	}
+}
+
+type weighted struct {
+	kind   string
+	weight int
+}
+
+// schedule draws the faults of a run.
+func schedule(rng *rand.Rand, set *Setup) []Fault {
+	all, sum := kinds(), 0
+	for _, k := range all {
+		sum += k.weight
+	}
+	// Some runs know few kinds of faults and those often, for what they do together.
+	var faults []Fault
+	gap := 100*time.Millisecond + time.Duration(rng.Int64N(int64(900*time.Millisecond)))
+	for at := time.Duration(rng.Int64N(int64(time.Second))); at < set.Length; at += time.Duration(rng.Int64N(int64(2 * gap))) {
+		n := rng.IntN(sum)
+		kind := ""
+		for _, k := range all {
+			if n -= k.weight; n < 0 {
+				kind = k.kind
+				break
+			}
+		}
+		f := Fault{At: at, Kind: kind, Who: who(rng, set), For: time.Duration(rng.Int64N(int64(3 * time.Second)))}
+		if rng.IntN(3) == 0 {
+			f.For /= 20
+		}
+		if kind == "cut" || kind == "cut-one-way" || kind == "slow" {
+			f.Other = who(rng, set)
+		}
+		faults = append(faults, f)
+		if rng.IntN(8) == 0 { // the same again right after
+			f.At += time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+			f.Who = who(rng, set)
+			faults = append(faults, f)
+			at = f.At
+		}
+	}
+	return faults
+}
+
+func who(rng *rand.Rand, set *Setup) Who {
+	o := Who{Partition: rng.IntN(set.Partitions), N: rng.IntN(set.Brokers)}
+	switch rng.IntN(8) {
+	case 0, 1, 2:
+		o.Role = "leader"
+	case 3, 4:
+		o.Role = "follower"
+	case 5:
+		o.Role = "coordinator"
+	default:
+		o.Role = "broker"
+	}
+	return o
+}
+
+// process finds out whom a fault hits.
+func (w *World) hits(o Who) *process {
+	p := w.council.partition(o.Partition)
+	switch o.Role {
+	case "leader":
+		if b := w.brokerOf(p.Leader); b != nil {
+			return b.p
+		}
+	case "follower":
+		others := slices.DeleteFunc(slices.Clone(p.Replicas), func(n ident.NodeID) bool { return n == p.Leader })
+		if len(others) > 0 {
+			return w.brokerOf(others[o.N%len(others)]).p
+		}
+	case "coordinator":
+		if m := w.council.leader; m != nil {
+			return m.p
+		}
+	}
+	return w.brokers[o.N].p
+}
+
+// strike makes a fault happen.
+func (w *World) strike(f *Fault) {
+	if w.healing {
+		return
+	}
+	p := w.hits(f.Who)
+	b := p.broker
+	w.note("fault", "%s (%s)", f, p.name)
+	later := func(do func()) { w.later(f.For, do) }
+	link := func(pairs [][2]int) {
+		for _, l := range pairs {
+			w.net.hold(l[0], l[1])
+		}
+		later(func() {
+			for _, l := range pairs {
+				w.net.heal(l[0], l[1])
+			}
+		})
+	}
+	others := func(is func(*process) bool) (pairs [][2]int) {
+		for _, o := range w.processes {
+			if o != p && is(o) {
+				pairs = append(pairs, [2]int{p.machine, o.machine}, [2]int{o.machine, p.machine})
+			}
+		}
+		return pairs
+	}
+	switch f.Kind {
+	case "kill":
+		w.kill(p, false)
+		later(func() { w.revive(p) })
+	case "power":
+		w.kill(p, true)
+		later(func() { w.revive(p) })
+	case "blackout":
+		for _, o := range w.processes {
+			if o != w.edge {
+				w.kill(o, true)
+				w.later(f.For+w.between(0, time.Second), func() { w.revive(o) })
+			}
+		}
+	case "pause":
+		w.pause(p)
+		later(func() { w.resume(p) })
+	case "cut":
+		o := w.hits(f.Other)
+		link([][2]int{{p.machine, o.machine}, {o.machine, p.machine}})
+	case "cut-one-way":
+		link([][2]int{{p.machine, w.hits(f.Other).machine}})
+	case "cut-from-followers":
+		link(others(func(o *process) bool {
+			return o.broker != nil && o.member == nil || o.broker != nil && o != w.leading()
+		}))
+	case "cut-from-coordinators":
+		link(others(func(o *process) bool { return o.member != nil }))
+	case "isolate":
+		link(others(func(*process) bool { return true }))
+	case "slow":
+		d := &w.net.links[p.machine][w.hits(f.Other).machine]
+		d.slow = time.Duration(1+f.Who.N) * 5 * time.Millisecond
+		later(func() { d.slow = 0 })
+	case "kill-coordinator":
+		if m := w.council.leader; m != nil {
+			w.kill(m.p, false)
+			later(func() { w.revive(m.p) })
+		}
+	case "depose-coordinator":
+		w.council.lead(nil)
+		w.council.banned = w.now + f.For/2
+	case "stale": // another leads, and neither the broker nor the gateways hear of it
+		var news [][2]int
+		for _, m := range w.council.members {
+			news = append(news, [2]int{m.p.machine, p.machine}, [2]int{m.p.machine, w.edge.machine})
+		}
+		link(news)
+		if m := w.council.leader; m != nil && b != nil {
+			drain := cluster.Change{Drain: &cluster.Drain{Node: b.id}}
+			w.council.propose(m.p, drain, func(cluster.Answer, error) {})
+			later(func() { w.undrain(b) })
+		}
+	case "wipe-joiner":
+		w.ambushed = true
+	case "deafen-coordinator":
+		w.council.loses = 0.6
+		later(func() { w.council.loses = w.set.CoordinatorLoses })
+	default:
+		if b != nil {
+			w.harm(b, f)
+			w.command(b, f)
+		}
+	}
+}
+
+// command is what an operator asks for.
+func (w *World) command(b *broker, f *Fault) {
+	ask := func(c cluster.Change) { w.council.propose(w.edge, c, func(cluster.Answer, error) {}) }
+	switch f.Kind {
+	case "drain":
+		ask(cluster.Change{Drain: &cluster.Drain{Node: b.id}})
+		w.later(f.For, func() { w.undrain(b) })
+	case "move":
+		i := f.Who.Partition
+		p, of := w.council.partition(i), cluster.MoveOf{Partition: ref(i)}
+		of.Version = p.Version
+		if !slices.Contains(p.Replicas, b.id) {
+			b = w.brokerOf(p.Replicas[f.Who.N%len(p.Replicas)])
+		}
+		for n := range w.brokers {
+			if to := w.brokers[(n+f.Who.N)%len(w.brokers)]; !slices.Contains(p.Replicas, to.id) {
+				of.Add, of.Remove = []ident.NodeID{to.id}, []ident.NodeID{b.id}
+				ask(cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{of}}})
+				return
+			}
+		}
+	case "min-insync":
+		w.reached.hit("min_insync changed")
+		w.minInsync(1 + f.Who.N%w.set.Replicas)
+		w.later(f.For, func() { w.minInsync(w.set.MinInsync) })
+	}
+}
+
+// undrain ends a drain.
+func (w *World) undrain(b *broker) {
+	w.council.propose(w.edge, cluster.Change{Drain: &cluster.Drain{Node: b.id, Cancel: true}}, func(cluster.Answer, error) {})
+}
+
+// later ends a fault, unless the world has been healed of all of them by then.
+func (w *World) later(d time.Duration, do func()) {
+	w.after(d, func() {
+		if !w.healing {
+			do()
+		}
+	})
+}
+
+// minInsync changes the setting; it goes on until it is done.
+func (w *World) minInsync(n int) {
+	w.wanted = n
+	change := cluster.Change{Alter: &cluster.Alter{Name: topicName, Patch: cluster.SettingsPatch{MinInsync: &n}}}
+	w.council.propose(w.edge, change, func(_ cluster.Answer, err error) {
+		if err != nil && w.wanted == n {
+			w.minInsync(n)
+		}
+	})
+}
+
+// harm is a fault of a broker's disk.
+func (w *World) harm(b *broker, f *Fault) {
+	d := b.disk
+	later := func(do func()) { w.later(f.For, do) }
+	switch f.Kind {
+	case "stall-disk":
+		d.stalled = w.now + f.For
+	case "fail-sync":
+		if d.busy {
+			d.breaks = true
+		}
+	case "full-disk":
+		d.full = true
+		later(func() { d.full = false })
+	case "copy-folder":
+		d.old = d.image.clone()
+	case "wipe":
+		w.kill(b.p, true)
+		later(func() {
+			if !b.p.up && w.maySpare(b) {
+				w.note(b.name(), "lost its folder")
+				w.reached.hit("folder wiped")
+				d.loses(nil)
+				b.lost = true
+			}
+			w.revive(b.p)
+		})
+	case "restore-copy":
+		w.kill(b.p, false)
+		later(func() {
+			if !b.p.up && d.old != nil && d.old.noted != d.image.noted && w.maySpare(b) {
+				w.note(b.name(), "gets an older copy of its folder")
+				w.reached.hit("older copy of a folder restored")
+				d.loses(d.old.clone())
+				b.lost = true
+			}
+			w.revive(b.p)
+		})
+	case "flip":
+		w.flip(b, f.Who.Partition)
+	}
+}
+
+// ambush is a proposal that is held up on its way, while one who is to join by it loses
+// its folder and begins a new life.
+func (w *World) ambush(b *broker, change *cluster.Insync) {
+	m := w.council.leader
+	if !w.ambushed || m == nil || w.healing || m.p == b.p {
+		return
+	}
+	for _, of := range change.Of {
+		p := w.council.partition(int(of.Partition.Index))
+		for _, l := range of.ISR {
+			x := w.brokerOf(l.Node)
+			if counted(p, l.Node) || x.p == m.p || !x.p.runs() || !w.maySpare(x) {
+				continue
+			}
+			w.ambushed = false
+			w.note("fault", "%s loses its folder while %s proposes it", x.name(), b.name())
+			w.reached.hit("folder wiped while its broker joins an ISR")
+			w.net.hold(b.p.machine, m.p.machine)
+			w.later(600*time.Millisecond, func() { w.net.heal(b.p.machine, m.p.machine) })
+			w.kill(x.p, true)
+			x.disk.loses(nil)
+			x.lost = true
+			w.after(10*time.Millisecond, func() { w.revive(x.p) })
+			return
+		}
+	}
+}
+
+// flip damages a batch at rest.
+func (w *World) flip(b *broker, part int) {
+	if !b.p.up || b.replicas[part] == nil || !w.maySpare(b) {
+		return
+	}
+	l := b.replicas[part].log
+	n := len(b.disk.image.logs[part].kept)
+	if n == 0 || l.s.bad >= 0 || len(l.s.kept) < n || l.s.start != b.disk.image.logs[part].start {
+		return
+	}
+	w.reached.hit("bit flipped")
+	i := w.rng.IntN(n)
+	l.s.bad, b.disk.image.logs[part].bad = i, i
+}
+
+// maySpare says whether the cluster can be expected to go on if a broker loses what it
+// has: somebody else who is well may be elected in each of its partitions.
+func (w *World) maySpare(b *broker) bool {
+	for i := range w.truth {
+		p := w.council.partition(i)
+		electable := slices.Concat(p.ISR, p.ELR)
+		if !slices.Contains(p.Replicas, b.id) && !slices.Contains(electable, b.id) {
+			continue
+		}
+		well := 0
+		for _, n := range electable {
+			o := w.brokerOf(n)
+			if o != b && !o.lost && o.p.runs() && w.council.now().Nodes[n].Serves() && !o.harmed(i) {
+				well++
+			}
+		}
+		if well < min(2, w.set.Replicas-1) || well == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *broker) harmed(part int) bool {
+	s := b.disk.image.logs[part]
+	return s != nil && s.bad >= 0
+}
+
+// leading is the process of the leading coordinator; nil: none.
+func (w *World) leading() *process {
+	if m := w.council.leader; m != nil {
+		return m.p
+	}
+	return nil
+}
+
+// kill ends a process, with the power of its machine or without.
+func (w *World) kill(p *process, power bool) {
+	if !p.up || p == w.edge {
+		return
+	}
+	w.note(p.name, "dies (power %t)", power)
+	w.stop(p, power)
+	if p.broker != nil {
+		p.broker.disk.drop(power)
+		if power {
+			p.broker.disk.boot++
+		}
+	}
+}
+
+func (w *World) revive(p *process) {
+	if !p.up {
+		w.start(p)
+	}
+}

@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sort"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// What follows is told by the parts of the world when something happens that an
+// invariant or a state to be reached is about.
+
+func (w *World) appended(*broker, int, *kept) {}
+
+// opened is a replica that begins.
+func (w *World) opened(b *broker, i int, h *held) { h.seen.hw = h.log.Start() }
+
+// drops is a log that loses its first batches because they are over. At a leader that
+// says that they are committed, voids as well, which no offset shows.
+func (w *World) drops(b *broker, i int, to record.Position) {
+	w.reached.hit("log start moved")
+	if h := b.replicas[i]; h.seen.leads {
+		s := h.log.s
+		w.grow(w.truth[i], b, s, sort.Search(len(s.kept), func(k int) bool { return to.Before(s.kept[k].after) }))
+	}
+}
+
+// truncates holds that nothing committed is cut away.
+func (w *World) truncates(b *broker, i int, to record.Position) {
+	w.reached.hit("log truncated")
+	w.note(b.name(), "truncates partition %d to %v", i, to)
+	t := w.truth[i]
+	s := b.replicas[i].log.s
+	if n := t.holds(s); n > s.first && to.Before(t.batches[n-1].after) {
+		w.fail("committed-stays", "%s, partition %d: cuts at %v what is committed up to %v: %s", b.name(), i, to, t.batches[n-1].after, w.describe(i))
+	}
+}
+
+// restarts is a log that begins anew at its leader's start.
+func (w *World) restarts(b *broker, i int, start ident.Offset) {
+	w.reached.hit("log begun anew at the leader's start")
+	w.note(b.name(), "begins partition %d anew at %d", i, start)
+	t, s := w.truth[i], b.replicas[i].log.s
+	if n := t.holds(s); n > s.first && t.batches[n-1].after.Offset > start {
+		w.fail("committed-stays", "%s, partition %d: begins anew at %d and drops %v to %v, committed up to %v: %s", b.name(), i, start, s.start, s.end(), t.batches[n-1].after, w.describe(i))
+	}
+}
+
+// pushed is a push that arrives.
+func (w *World) pushed(b *broker, p *rpc.Push) {
+	if h := b.replicas[p.Partition.Index]; h != nil && p.Epoch < h.view.Epoch {
+		w.reached.hit("push of a leader of the past")
+	}
+}
+
+// held is a follower's word that arrives.
+func (w *World) held(b *broker, h rpc.Held) {
+	if r := b.replicas[h.Partition.Index]; r != nil && (!r.seen.leads || h.Epoch != r.view.Epoch) {
+		w.reached.hit("late word of a follower")
+	}
+}
+
+// diverged is an answer to where a log ends that was acted on.
+func (w *World) diverged(u *upstream, d rpc.Divergence, err error) {
+	if err != nil && u.b.p.up && u.b.replicas[d.Partition.Index] != nil && u.b.replicas[d.Partition.Index].log.dead() {
+		return
+	}
+	if d.Agreed {
+		w.reached.hit("follower and leader agree")
+	}
+}
+
+// decided holds what the coordinator decides, and notes what it means.
+func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change, answer *cluster.Answer) {
+	w.recheck = true
+	if a := change.Activate; a != nil && answer.Refusal == nil {
+		if b := w.brokerOf(a.Node); b.lost {
+			b.lost = false
+			w.reached.hit("broker without its records activated")
+		}
+	}
+	if e := change.Expire; e != nil {
+		for _, l := range e.Lives {
+			w.note("council", "expires %s", w.brokerOf(l.Node).name())
+		}
+	}
+	was, now := before.Topics[topicName], after.Topics[topicName]
+	if now == nil || was == nil {
+		return
+	}
+	for i := range now.Partitions {
+		if p, q := &was.Partitions[i], &now.Partitions[i]; p.Version != q.Version {
+			w.note("council", "%s: partition %d is at version %d: epoch %d, leader %s, ISR %s, ELR %s", change.Kind(), i, q.Version, q.LeaderEpoch, w.names(q.Leader), w.names(q.ISR...), w.names(q.ELR...))
+			w.sound(i, now, p, q)
+			w.notable(i, now, p, q)
+		}
+	}
+	if c := change.Elect; c != nil {
+		for i, of := range c.Of {
+			if of.Takeover && i < len(answer.Taken) && answer.Taken[i] {
+				w.reached.hit("takeover by a member of the ELR (C3)")
+			}
+		}
+	}
+}
+
+// sound holds the shape of a partition's state.
+func (w *World) sound(i int, t *cluster.Topic, p, q *cluster.Partition) {
+	in := func(set []ident.NodeID) func(ident.NodeID) bool {
+		return func(n ident.NodeID) bool { return slices.Contains(set, n) }
+	}
+	none := ident.NodeID{}
+	switch {
+	case q.Version <= p.Version, q.LeaderEpoch < p.LeaderEpoch:
+		w.fail("versions-rise", "partition %d: version %d after %d, epoch %d after %d", i, q.Version, p.Version, q.LeaderEpoch, p.LeaderEpoch)
+	case q.Leader != p.Leader && q.LeaderEpoch == p.LeaderEpoch:
+		w.fail("one-leader", "partition %d: another leader in epoch %d", i, q.LeaderEpoch)
+	case len(q.ISR) < t.Settings.MinInsync && slices.ContainsFunc(p.Replicas, func(n ident.NodeID) bool { return !in(q.Replicas)(n) }):
+		w.fail("enough-replicas-stay", "%s", w.describe(i))
+	case q.Leader != none && !in(q.ISR)(q.Leader):
+		w.fail("leader-in-sync", "%s", w.describe(i))
+	case len(q.ISR) == 0 || slices.ContainsFunc(q.ISR, in(q.ELR)) || len(q.ELR) > 0 && len(q.ISR) >= t.Settings.MinInsync:
+		w.fail("isr-and-elr", "%s", w.describe(i))
+	}
+	for _, n := range slices.Concat(q.ISR, q.ELR) {
+		if !in(q.Replicas)(n) {
+			w.fail("isr-and-elr", "%s", w.describe(i))
+		}
+	}
+}
+
+// notable counts what a change of a partition is an instance of.
+func (w *World) notable(i int, t *cluster.Topic, p, q *cluster.Partition) {
+	if q.LeaderEpoch != p.LeaderEpoch {
+		truth := w.truth[i]
+		if w.now-truth.moved < 2*w.set.NetMax {
+			w.reached.hit("two failovers within a round trip")
+		}
+		truth.moved = w.now
+		switch {
+		case q.Leader == (ident.NodeID{}):
+			w.reached.hit("partition without a leader")
+		case slices.Contains(p.ELR, q.Leader):
+			w.reached.hit("elected from the ELR")
+		case p.Leader == (ident.NodeID{}):
+			w.reached.hit("leader after none")
+		default:
+			w.reached.hit("failover")
+		}
+	}
+	if len(q.ISR) < len(p.ISR) {
+		w.reached.hit("ISR shrinks")
+		if len(q.ISR) < t.Settings.MinInsync {
+			w.reached.hit("ISR below min_insync")
+		}
+	}
+	if len(q.ISR) > len(p.ISR) {
+		w.reached.hit("ISR grows")
+	}
+	if len(p.Adding)+len(p.Removing) > 0 && len(q.Adding)+len(q.Removing) == 0 {
+		w.reached.hit("move completed")
+	}
+}
+
+// logger takes what replicas log: what is worth a warning goes into the trace.
+func (w *World) logger(who string) *slog.Logger { return slog.New(&handler{w, who}) }
+
+type handler struct {
+	w   *World
+	who string
+}
+
+func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (h *handler) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h *handler) WithGroup(string) slog.Handler                { return h }
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	h.w.note(h.who, "%s", text)
+	return nil
+}

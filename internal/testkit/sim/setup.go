@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Setup are the constants of a run.
+type Setup struct {
+	Brokers, Partitions int
+	Replicas, MinInsync int
+	Apart               bool // coordinators are processes of their own
+	Producers, Readers  int
+	NetMin, NetMax      time.Duration
+	NetTail             float64 // how often a message takes much longer
+	WriteMin, WriteMax  time.Duration
+	SyncMin, SyncMax    time.Duration
+	Lag, Lease          time.Duration
+	PushBytes           int // what a partition adds to a message
+	MessageBytes        int
+	ReadBytes           int
+	BatchRecords        int // at most
+	Think               time.Duration
+	Timeout             time.Duration // of a producer's request
+	ProposeLimit        time.Duration
+	TryLimit            time.Duration // of one try of a proposal
+	SnapEvery           int           // batches between producer states that are kept
+	RetainBatches       int           // 0: everything is kept
+	RetainAge           time.Duration
+	CoordinatorLoses    float64       // answers, at any time
+	ReplaceAfter        time.Duration // a dead broker's replicas are moved then
+	Settled             time.Duration
+	Length              time.Duration
+}
+
+// setup draws the constants of a seed.
+func setup(rng *rand.Rand) Setup {
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(rng.Int64N(int64(hi-lo)+1)) }
+	s := Setup{
+		Brokers:      3 + rng.IntN(3),
+		Partitions:   1 + rng.IntN(3),
+		Replicas:     3,
+		MinInsync:    2,
+		Apart:        rng.IntN(3) == 0,
+		Producers:    2 + rng.IntN(3),
+		Readers:      1 + rng.IntN(3),
+		NetMin:       50 * time.Microsecond,
+		NetMax:       between(200*time.Microsecond, 3*time.Millisecond),
+		NetTail:      0.02,
+		WriteMin:     10 * time.Microsecond,
+		WriteMax:     200 * time.Microsecond,
+		SyncMin:      100 * time.Microsecond,
+		SyncMax:      between(300*time.Microsecond, 8*time.Millisecond),
+		Lag:          between(300*time.Millisecond, 2*time.Second),
+		Lease:        between(500*time.Millisecond, 2*time.Second),
+		PushBytes:    200 << rng.IntN(6),
+		MessageBytes: 400 << rng.IntN(6),
+		ReadBytes:    100 << rng.IntN(6),
+		BatchRecords: 1 + rng.IntN(4),
+		Think:        between(5*time.Millisecond, 60*time.Millisecond),
+		Timeout:      between(300*time.Millisecond, 3*time.Second),
+		ProposeLimit: between(500*time.Millisecond, 5*time.Second),
+		TryLimit:     between(30*time.Millisecond, 500*time.Millisecond),
+		SnapEvery:    5 + rng.IntN(40),
+		ReplaceAfter: between(time.Second, 20*time.Second),
+		Settled:      between(300*time.Millisecond, 3*time.Second),
+		Length:       between(5*time.Second, 14*time.Second),
+	}
+	switch rng.IntN(10) {
+	case 0:
+		s.Replicas, s.MinInsync = 2, 1
+	case 1:
+		s.Replicas, s.MinInsync = 3, 1
+	case 2:
+		s.Replicas, s.MinInsync = 1, 1
+	}
+	if rng.IntN(2) == 0 {
+		s.RetainBatches = 5 + rng.IntN(40)
+		s.RetainAge = between(time.Second, 20*time.Second)
+	}
+	if rng.IntN(2) == 0 {
+		s.CoordinatorLoses = 0.1
+	}
+	return s
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// seedsOfEveryRun are played by every go test.
+const seedsOfEveryRun = 200
+
+// TestSimulation plays seeds: TEST_TIDEWIRE_SIM_SEEDS of them, or one alone, the one that
+// TEST_TIDEWIRE_SEED names.
+func TestSimulation(t *testing.T) {
+	if seed, ok := number(t, "TEST_TIDEWIRE_SEED"); ok {
+		if r := Run(seed); r.Failure != nil {
+			report(t, r)
+		}
+		return
+	}
+	seeds, _ := number(t, "TEST_TIDEWIRE_SIM_SEEDS")
+	seeds = max(seeds, seedsOfEveryRun)
+	reached := Reached{}
+	var steps uint64
+	records, failed := 0, 0
+	play(seeds, func(r *Result) bool {
+		reached.Add(r.Reached)
+		steps += r.Steps
+		records += r.Records
+		if r.Failure != nil {
+			if failed++; failed <= 3 {
+				report(t, r)
+			} else {
+				t.Errorf("seed %d: %s", r.Seed, firstLine(r.Failure.Error()))
+			}
+		}
+		return failed < 20
+	})
+	t.Logf("%d seeds, %d steps, %d records committed\n%s", seeds, steps, records, reached)
+	for _, state := range states {
+		if reached[state] == 0 {
+			t.Errorf("nothing was found out about this, for no run came to it: %s", state)
+		}
+	}
+}
+
+// states are what the seeds of every run have to come to.
+var states = []string{
+	"ISR below min_insync", "ISR change declined", "ISR change of unknown outcome", "ISR grows", "ISR shrinks",
+	"batch sent again", "bit flipped", "broker without its records activated", "change lost with a leading coordinator",
+	"change that came twice", "change that outlived its leading coordinator", "coordinator led anew", "damage found",
+	"damaged log replaced", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
+	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",
+	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none",
+	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start", "log start moved",
+	"log truncated", "min_insync changed", "move completed", "older copy of a folder restored", "older state refused",
+	"orders that came during a cut", "partition without a leader", "push of a leader of the past", "read from a follower",
+	"reader behind the log start", "record lost that only its leader had", "refused: disk full",
+	"refused: not enough replicas", "repeat answered with its original", "replica moved away",
+	"settled with a deaf broker", "settled with a leader cut off from its followers", "settled without one broker",
+	"stream of another life refused", "takeover by a member of the ELR (C3)", "two failovers within a round trip",
+	"unknown outcome of a publish", "unsynced entries lost with the power",
+}
+
+// A seed is worth nothing if it does not say everything.
+func TestASeedIsPlayedTheSameEachTime(t *testing.T) {
+	for seed := range uint64(10) {
+		a, b := Run(seed), Run(seed)
+		if a.Sum != b.Sum || a.Steps != b.Steps || a.Records != b.Records {
+			t.Errorf("seed %d: %d steps, then %d", seed, a.Steps, b.Steps)
+		}
+	}
+}
+
+// play runs seeds on all processors, and hands over the results one at a time until
+// that is enough.
+func play(seeds uint64, took func(*Result) (more bool)) {
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		next uint64
+		over bool
+	)
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				seed := next
+				next++
+				enough := over || seed >= seeds
+				mu.Unlock()
+				if enough {
+					return
+				}
+				r := Run(seed)
+				mu.Lock()
+				over = over || !took(r)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// report says what broke, after which faults, and how to see it again.
+func report(t *testing.T, r *Result) {
+	t.Helper()
+	small := Shrink(r, 200)
+	var b strings.Builder
+	for _, f := range small.Faults {
+		fmt.Fprintln(&b, f)
+	}
+	t.Errorf("seed %d: %v\n\nof its %d faults these are enough:\n%s\nand then: %v\nits end:\n%s\nagain: TEST_TIDEWIRE_SEED=%d go test -run TestSimulation ./internal/testkit/sim",
+		r.Seed, r.Failure, len(r.Faults), &b, small.Failure, small.Trace, r.Seed)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func number(t *testing.T, name string) (uint64, bool) {
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n, true
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+)
+
+// World is one run. Everything in it happens in one goroutine, in an order that the
+// seed alone decides.
+type World struct {
+	set   Setup
+	now   time.Duration // since the beginning
+	queue events
+	count uint64 // of events ever queued
+	steps uint64 // that were taken
+	depth int    // of runs inside runs: logs that are being cut
+	rng   *rand.Rand
+
+	net       network
+	council   council
+	processes []*process // brokers first, then coordinators that live apart, then the edge
+	brokers   []*broker
+	edge      *process // where gateways are: it never fails
+	watchers  []*feed
+	routing   *feed // of the edge
+	producers []*producer
+	readers   []*reader
+
+	truth    []*truth // of each partition
+	touched  []*broker
+	recheck  bool // the coordinator's state or the truth has changed
+	reached  Reached
+	trace    trace
+	failure  *Failure
+	healing  bool
+	ambushed bool // whoever is to join an ISR next loses its folder meanwhile
+	wanted   int  // min_insync, as it was asked for last
+}
+
+// Failure is an invariant that was found broken.
+type Failure struct {
+	Invariant string // its name
+	Detail    string
+	At        time.Duration
+	Step      uint64
+}
+
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s broken at %s (step %d): %s", f.Invariant, f.At, f.Step, f.Detail)
+}
+
+// event is something that happens at a moment, in a life of a process if it has one.
+type event struct {
+	at   time.Duration
+	n    uint64
+	in   *process
+	life int
+	do   func()
+}
+
+// after queues something that happens to the world.
+func (w *World) after(d time.Duration, do func()) { w.push(event{at: w.now + max(d, 0), do: do}) }
+
+// in queues something that a process does, if it still lives then. A paused one does it
+// when it goes on.
+func (w *World) in(p *process, d time.Duration, do func()) {
+	w.push(event{at: w.now + max(d, 0), in: p, life: p.life, do: do})
+}
+
+func (w *World) push(e event) {
+	w.count++
+	e.n = w.count
+	heap.Push(&w.queue, e)
+}
+
+// run takes steps until the time has come, nothing is left or something broke.
+func (w *World) run(until time.Duration) {
+	for len(w.queue) > 0 && w.failure == nil && w.queue[0].at <= until {
+		w.step()
+	}
+	if w.failure == nil && w.now < until {
+		w.now = until
+	}
+}
+
+// while takes steps as long as a condition holds: for what waits in the middle of a
+// call, while the rest of the world goes on.
+func (w *World) while(holds func() bool) {
+	w.depth++
+	defer func() { w.depth-- }()
+	for w.failure == nil && len(w.queue) > 0 && holds() {
+		w.step()
+	}
+}
+
+func (w *World) step() {
+	e := heap.Pop(&w.queue).(event)
+	w.now = max(w.now, e.at)
+	if p := e.in; p != nil {
+		switch {
+		case !p.up || p.life != e.life:
+			return
+		case p.paused:
+			p.backlog = append(p.backlog, e)
+			return
+		}
+		if p.broker != nil {
+			w.touch(p.broker)
+		}
+	}
+	w.steps++
+	e.do()
+	w.check()
+}
+
+// touch says that a broker may have changed.
+func (w *World) touch(b *broker) {
+	if !b.touched {
+		b.touched = true
+		w.touched = append(w.touched, b)
+	}
+}
+
+// fail notes the first thing that broke.
+func (w *World) fail(invariant, format string, args ...any) {
+	if w.failure == nil {
+		w.failure = &Failure{Invariant: invariant, Detail: fmt.Sprintf(format, args...), At: w.now, Step: w.steps}
+	}
+}
+
+// guard turns a panic of production code into a failure.
+func (w *World) guard() {
+	if r := recover(); r != nil {
+		w.failure = &Failure{Invariant: "no-panic", Detail: fmt.Sprintf("%v\n%s", r, debug.Stack()), At: w.now, Step: w.steps}
+	}
+}
+
+// chance is true with a probability.
+func (w *World) chance(p float64) bool { return w.rng.Float64() < p }
+
+// between draws a duration.
+func (w *World) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)+1))
+}
+
+// clock is what the world's time is called by those inside it.
+func (w *World) clock() time.Time { return epoch.Add(w.now) }
+
+// epoch is when worlds begin.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// events is a heap, by time and then by the order in which they were queued.
+type events []event
+
+func (q events) Len() int { return len(q) }
+func (q events) Less(i, j int) bool {
+	if q[i].at != q[j].at {
+		return q[i].at < q[j].at
+	}
+	return q[i].n < q[j].n
+}
+func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *events) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = event{}
+	*q = (*q)[:last]
+	return e
+}
