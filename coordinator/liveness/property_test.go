@@ -38,6 +38,37 @@ func TestNobodyIsDeclaredOverWithoutCause(t *testing.T) {
 		}
 		m.Led(now, s)
 		var proved, proving time.Time
+		tick := func(tenths int) {
+			now = now.Add(time.Duration(tenths) * 100 * time.Millisecond)
+			a := m.Tick(now, s)
+			if a.Prove {
+				proving = now
+			}
+			for _, l := range a.Probe {
+				known[l.Node].asked, known[l.Node].under = now, true
+			}
+			if 2*len(a.Expire) > len(known) {
+				masses++
+				if proved.IsZero() || now.Sub(proved) > 4*time.Second {
+					t.Fatalf("%d of %d declared over, leadership proved at %v, now %v", len(a.Expire), len(known), proved, now)
+				}
+			}
+			for _, l := range a.Expire {
+				expired++
+				k := known[l.Node]
+				mute := now.Sub(k.renewed) >= 10*time.Second
+				lapsed := now.Sub(k.sign) >= 2*time.Second && !k.asked.Before(k.sign)
+				if !mute && !lapsed && !k.refused {
+					t.Fatalf("%v declared over at %v: %+v", l, now, k)
+				}
+			}
+			for _, l := range a.Expire { // the state machine follows
+				over := *s.Nodes[l.Node]
+				over.Ended, over.State = over.BrokerEpoch, cluster.Dead
+				s.Nodes[l.Node] = &over
+				delete(known, l.Node)
+			}
+		}
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			id := ident.NodeID{byte(rapid.IntRange(1, n).Draw(t, "node"))}
 			k, life := known[id], s.Nodes[id].Life()
@@ -66,34 +97,24 @@ func TestNobodyIsDeclaredOverWithoutCause(t *testing.T) {
 					proved, proving = now, time.Time{}
 				}
 			default:
-				now = now.Add(time.Duration(rapid.SampledFrom([]int{1, 1, 1, 1, 3, 8, 40}).Draw(t, "ticks")) * 100 * time.Millisecond)
-				a := m.Tick(now, s)
-				if a.Prove {
-					proving = now
-				}
-				for _, l := range a.Probe {
-					known[l.Node].asked, known[l.Node].under = now, true
-				}
-				if 2*len(a.Expire) > len(known) {
-					masses++
-					if proved.IsZero() || now.Sub(proved) > 4*time.Second {
-						t.Fatalf("%d of %d declared over, leadership proved at %v, now %v", len(a.Expire), len(known), proved, now)
-					}
-				}
-				for _, l := range a.Expire {
-					expired++
-					k := known[l.Node]
-					mute := now.Sub(k.renewed) >= 10*time.Second
-					lapsed := now.Sub(k.sign) >= 2*time.Second && !k.asked.Before(k.sign)
-					if !mute && !lapsed && !k.refused {
-						t.Fatalf("%v declared over at %v: %+v", l, now, k)
-					}
-				}
-				for _, l := range a.Expire { // the state machine follows
-					over := *s.Nodes[l.Node]
-					over.Ended, over.State = over.BrokerEpoch, cluster.Dead
-					s.Nodes[l.Node] = &over
-					delete(known, l.Node)
+				tick(rapid.SampledFrom([]int{1, 1, 1, 1, 3, 8, 40}).Draw(t, "ticks"))
+			}
+		}
+		// In the end nobody is heard of any more: whatever happened before, all are
+		// declared over together once leadership is proved.
+		for i := 0; len(known) > 0; i++ {
+			if i == 400 {
+				t.Fatalf("%d are not declared over after 40 s of silence: %+v", len(known), known)
+			}
+			tick(1)
+			if proving.Equal(now) {
+				m.Proved(now)
+				proved, proving = now, time.Time{}
+			}
+			for id, k := range known {
+				if k.under {
+					m.Probed(s.Nodes[id].Life(), liveness.Silent, now)
+					k.under = false
 				}
 			}
 		}
