@@ -11,6 +11,6 @@ var version string
 
 func main() {
 	os.Exit(execute(os.Args[1:], process{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(),
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), coarsen: coarsenTimers,
 	}))
 }

@@ -28,6 +28,8 @@ type process struct {
 	// journalBytes is the size of a node's journal files; 0: the storage's own.
 	// Tests make it small: a start reads all of them.
 	journalBytes int64
+	// coarsen is coarsenTimers; nil: the process is not a node's alone, but a test's.
+	coarsen func() error
 }
 
 // variable is the value of an environment variable; empty counts as not set.

@@ -47,6 +47,11 @@ SIGTERM or SIGINT drains and stops the node, a second one ends it at once.`,
 		if err != nil {
 			return usage(err)
 		}
+		if p.coarsen != nil {
+			if err := p.coarsen(); err != nil {
+				n.log.Warn("timers stay finer than a node needs, which costs processor time", obs.Err, err)
+			}
+		}
 		return serve(cmd.Context(), n, p)
 	}
 	return cmd
