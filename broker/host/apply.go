@@ -214,6 +214,7 @@ func (h *Host) recover(topic string, ref ident.Partition, log *storage.Log, rule
 type outlet struct{ *Host }
 
 func (o outlet) Push(follower ident.NodeID, p ident.Partition) { o.links.Push(follower, p) }
+func (o outlet) Tell(follower ident.NodeID, p ident.Partition) { o.links.Tell(follower, p) }
 func (o outlet) Say(leader ident.NodeID, p ident.Partition)    { o.links.Say(leader, p) }
 func (o outlet) Heard(leader ident.NodeID) time.Time           { return o.links.Heard(leader) }
 func (o outlet) Propose(p ident.Partition)                     { o.proposals.add(p) }

@@ -21,13 +21,18 @@ func newDirty() *dirty {
 }
 
 func (d *dirty) mark(p ident.Partition) {
+	d.note(p)
+	d.rouse()
+}
+
+// note is mark for what is no reason to send: whoever sends something takes it along.
+func (d *dirty) note(p ident.Partition) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if !d.in[p] {
 		d.in[p] = true
 		d.order = append(d.order, p)
 	}
-	d.mu.Unlock()
-	d.rouse()
 }
 
 func (d *dirty) rouse() {

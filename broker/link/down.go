@@ -19,6 +19,9 @@ const (
 	pushedBytes = 1 << 20
 	// lifeSign is how often a leader that has nothing to say sends an empty message.
 	lifeSign = 250 * time.Millisecond
+	// tellEvery is how often a leader that sent something not long ago looks for high
+	// watermarks that no push has taken along.
+	tellEvery = 5 * time.Millisecond
 )
 
 // downstream is the stream of one follower.
@@ -139,20 +142,32 @@ func (d *downstream) withAnswers(m *rpc.FromLeader) {
 
 func (d *downstream) send(ctx context.Context, s LeaderStream) error {
 	defer d.cancel()
-	sign := time.NewTicker(lifeSign)
-	defer sign.Stop()
+	tick := time.NewTicker(lifeSign)
+	defer tick.Stop()
+	const calm = int(lifeSign / tellEvery)
 	var taken []ident.Partition
-	for {
-		idle := false
+	for quiet := calm; ; { // ticks with nothing to send; from calm on they come as life signs
+		ticked := false
 		select {
 		case <-d.dirty.wake:
-		case <-sign.C:
-			idle = true
+		case <-tick.C:
+			ticked = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		taken = d.dirty.take(taken)
-		if err := d.flush(s, taken, idle); err != nil {
+		switch {
+		case len(taken) > 0:
+			if quiet >= calm {
+				tick.Reset(tellEvery)
+			}
+			quiet = 0
+		case ticked:
+			if quiet++; quiet == calm {
+				tick.Reset(lifeSign)
+			}
+		}
+		if err := d.flush(s, taken, ticked && quiet >= calm); err != nil {
 			return err
 		}
 	}

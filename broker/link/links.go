@@ -132,6 +132,16 @@ func (l *Links) Push(follower ident.NodeID, p ident.Partition) {
 	}
 }
 
+// Tell is of replica.Outlet.
+func (l *Links) Tell(follower ident.NodeID, p ident.Partition) {
+	l.mu.RLock()
+	d := l.down[follower]
+	l.mu.RUnlock()
+	if d != nil {
+		d.dirty.note(p)
+	}
+}
+
 // Say is of replica.Outlet.
 func (l *Links) Say(leader ident.NodeID, p ident.Partition) {
 	l.mu.RLock()

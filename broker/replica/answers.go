@@ -56,6 +56,7 @@ type outcome struct {
 type news struct {
 	outcomes []outcome
 	push     bool // to all followers
+	tell     bool // to all followers, of the high watermark
 	say      bool // to the leader
 	propose  bool
 }
@@ -75,13 +76,17 @@ func (r *Replica) unlockAs(quiet bool) {
 	r.quiet.Store(quiet)
 	n := r.news
 	r.news = news{}
-	var room [4]ident.NodeID
-	followers := room[:0]
+	var room, roomToo [4]ident.NodeID
+	now, soon := room[:0], roomToo[:0] // followers to push to
 	var leader ident.NodeID
-	if n.push && r.leader != nil {
+	if (n.push || n.tell) && r.leader != nil {
 		for _, f := range r.leader.Followers() {
-			if f.Agreed {
-				followers = append(followers, f.Node)
+			switch {
+			case !f.Agreed:
+			case n.push || f.Watched:
+				now = append(now, f.Node)
+			default:
+				soon = append(soon, f.Node)
 			}
 		}
 	}
@@ -92,8 +97,11 @@ func (r *Replica) unlockAs(quiet bool) {
 	for i := range n.outcomes {
 		n.outcomes[i].done(n.outcomes[i].with)
 	}
-	for _, f := range followers {
+	for _, f := range now {
 		r.cfg.Outlet.Push(f, r.ref)
+	}
+	for _, f := range soon {
+		r.cfg.Outlet.Tell(f, r.ref)
 	}
 	if leader != (ident.NodeID{}) {
 		r.cfg.Outlet.Say(leader, r.ref)

@@ -69,12 +69,17 @@ func (r *Replica) Say(to ident.NodeID) (s *rpc.Standing, h *rpc.Held) {
 		}
 		return nil, nil
 	}
-	if !r.told.Before(r.own) {
-		return nil, nil
+	watch := r.moved != nil || r.cfg.Now().Sub(r.watched) < watchedFor
+	if !r.told.Before(r.own) && (r.watch || !watch) {
+		return nil, nil // that nobody waits any more can wait
 	}
-	r.told = r.own
-	return nil, &rpc.Held{Partition: r.ref, Epoch: epoch, Durable: r.own}
+	r.told, r.watch = r.own, watch
+	return nil, &rpc.Held{Partition: r.ref, Epoch: epoch, Durable: r.own, Watched: watch}
 }
+
+// watchedFor is how long a replica counts as watched after somebody waited: readers
+// come back once they have read.
+const watchedFor = time.Second
 
 // Diverged takes in the leader's answer to where the log ends. It returns once that is
 // done, which takes the disk's time where the log has to be cut. An error says that the

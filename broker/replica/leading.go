@@ -107,7 +107,7 @@ func (r *Replica) reachedLocked(acks rpc.Acks) record.Position {
 func (r *Replica) settleLocked() {
 	if hw := r.leader.HW().Offset; hw > r.hw {
 		r.hw = hw
-		r.news.push = true
+		r.news.tell = true
 		r.wakeLocked()
 	} else if !r.serving && r.leader.Settled() {
 		r.serving = true
@@ -261,7 +261,10 @@ func (r *Replica) Held(from cluster.Life, h rpc.Held) {
 	if r.leader == nil {
 		return
 	}
-	r.leader.Held(from, h.Epoch, h.Durable)
+	if f := r.leader.Held(from, h.Epoch, h.Durable); f != nil {
+		r.news.tell = r.news.tell || h.Watched && !f.Watched && f.Told < r.hw
+		f.Watched = h.Watched
+	}
 	r.settleLocked()
 	r.proposeLocked()
 }

@@ -61,18 +61,27 @@ func (r *Replica) boundsLocked() (rpc.Bounds, error) {
 // after, or the replica may not serve any more.
 func (r *Replica) Wait(after ident.Offset) (<-chan struct{}, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if _, err := r.boundsLocked(); err != nil {
+		r.mu.Unlock()
 		return nil, err
 	}
 	if r.hw > after {
+		r.mu.Unlock()
 		return closed(), nil
 	}
 	if r.moved == nil {
 		r.moved = make(chan struct{})
 		r.quiet.Store(false)
 	}
-	return r.moved, nil
+	moved := r.moved
+	if r.follower == nil {
+		r.mu.Unlock()
+		return moved, nil
+	}
+	r.watched = r.cfg.Now()
+	r.news.say = !r.watch
+	r.unlock()
+	return moved, nil
 }
 
 func closed() <-chan struct{} {

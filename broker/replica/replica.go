@@ -68,6 +68,9 @@ type Log interface {
 type Outlet interface {
 	// Push: a follower is to get something (Replica.Push).
 	Push(follower ident.NodeID, p ident.Partition)
+	// Tell is Push for what can wait for the next push, or a moment: a high watermark
+	// that nobody waits for at the follower.
+	Tell(follower ident.NodeID, p ident.Partition)
 	// Say: the leader is to hear something (Replica.Say).
 	Say(leader ident.NodeID, p ident.Partition)
 	// Propose: the ISR should be another (Replica.Proposal).
@@ -125,6 +128,8 @@ type Replica struct {
 	deferred *Orders         // came meanwhile
 	asked    time.Time       // when the leader was told where the log ends; zero: it is to be told
 	told     record.Position // what the leader was last told to be kept here
+	watched  time.Time       // when somebody asked last to wait for the high watermark
+	watch    bool            // the leader was last told that somebody does
 	hw       ident.Offset    // of readers: it never goes back
 	serving  bool            // readers were last found to be served here
 	halted   error           // it waits for somebody to look at it

@@ -80,6 +80,7 @@ func (d *disk) ProducersUpTo(ident.Offset) (ident.Offset, []byte, bool)       { 
 type alone struct{}
 
 func (alone) Push(ident.NodeID, ident.Partition) {}
+func (alone) Tell(ident.NodeID, ident.Partition) {}
 func (alone) Say(ident.NodeID, ident.Partition)  {}
 func (alone) Propose(ident.Partition)            {}
 func (alone) Heard(ident.NodeID) time.Time       { return time.Time{} }

@@ -40,6 +40,8 @@ type Progress struct {
 	Next   record.Position // where the next push begins
 	Last   ident.Epoch     // of the batch before Next
 	Told   ident.Offset    // the high watermark that it was told last
+	// Watched: it is to hear at once of a new high watermark.
+	Watched bool
 
 	durable record.Position // on its disk
 	heard   bool            // it has said so since both agreed
@@ -160,17 +162,18 @@ func (f *Progress) since(now time.Time) time.Time {
 }
 
 // Held notes what a follower says to have on its disk. A word of another epoch or
-// life does not count.
-func (l *Leader) Held(from cluster.Life, epoch ident.Epoch, durable record.Position) {
+// life does not count: then there is no follower.
+func (l *Leader) Held(from cluster.Life, epoch ident.Epoch, durable record.Position) *Progress {
 	f := l.Follower(from.Node)
 	if f == nil || !f.Agreed || f.Life != from.Epoch || epoch != l.view.Epoch || l.end.Before(durable) {
-		return
+		return nil
 	}
 	f.heard = true
 	if f.durable.Before(durable) {
 		f.durable = durable
 	}
 	l.advance()
+	return f
 }
 
 // advance moves the high watermark to what every member of the committed and of the

@@ -143,6 +143,9 @@ type Held struct {
 	Partition ident.Partition
 	Epoch     ident.Epoch
 	Durable   record.Position
+	// Watched says that somebody waits at the follower for the high watermark to move:
+	// it is to hear at once of a new one.
+	Watched bool
 }
 
 // FromFollower is what a follower sends: any number of each.

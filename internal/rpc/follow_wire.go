@@ -55,6 +55,7 @@ func (m *followRequest) encode(e *encoder) {
 		e.partition(1, h.Partition)
 		e.varint(2, uint64(h.Epoch))
 		e.position(3, h.Durable)
+		e.bool(5, h.Watched)
 		e.end(at)
 	}
 }
@@ -143,6 +144,8 @@ func (h *Held) decode(b []byte) error {
 			h.Durable.Offset = d.offset()
 		case 4:
 			h.Durable.Voids = int(uint32(d.v))
+		case 5:
+			h.Watched = d.v != 0
 		}
 	}
 	return d.err

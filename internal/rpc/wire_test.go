@@ -148,7 +148,7 @@ func TestFollowMessages(t *testing.T) {
 		return Standing{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "end"), epochs.Draw(t, "last")}
 	})
 	held := rapid.Custom(func(t *rapid.T) Held {
-		return Held{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "durable")}
+		return Held{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "durable"), rapid.Bool().Draw(t, "watched")}
 	})
 	divergences := rapid.Custom(func(t *rapid.T) Divergence {
 		return Divergence{

@@ -2167,6 +2167,7 @@ type FollowRequest_Held struct {
 	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Durable       int64                  `protobuf:"varint,3,opt,name=durable,proto3" json:"durable,omitempty"`
 	DurableVoids  uint32                 `protobuf:"varint,4,opt,name=durable_voids,json=durableVoids,proto3" json:"durable_voids,omitempty"`
+	Watched       bool                   `protobuf:"varint,5,opt,name=watched,proto3" json:"watched,omitempty"` // it is to hear at once of a new high watermark
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2227,6 +2228,13 @@ func (x *FollowRequest_Held) GetDurableVoids() uint32 {
 		return x.DurableVoids
 	}
 	return 0
+}
+
+func (x *FollowRequest_Held) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
 }
 
 type FollowResponse_Divergence struct {
@@ -2689,7 +2697,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
 	"\aproblem\x18\x02 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x121\n" +
 	"\x03run\x18\x03 \x01(\v2\x1f.tidewire.v1.AppendResponse.RunR\x03run\x12<\n" +
-	"\arecords\x18\x04 \x03(\v2\".tidewire.v1.AppendResponse.RecordR\arecords\"\xda\x04\n" +
+	"\arecords\x18\x04 \x03(\v2\".tidewire.v1.AppendResponse.RecordR\arecords\"\xf4\x04\n" +
 	"\rFollowRequest\x12<\n" +
 	"\aopening\x18\x01 \x01(\v2\".tidewire.v1.FollowRequest.OpeningR\aopening\x12A\n" +
 	"\tstandings\x18\x02 \x03(\v2#.tidewire.v1.FollowRequest.StandingR\tstandings\x123\n" +
@@ -2702,12 +2710,13 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x1b\n" +
 	"\tend_voids\x18\x04 \x01(\rR\bendVoids\x12\x12\n" +
-	"\x04last\x18\x05 \x01(\rR\x04last\x1a\x91\x01\n" +
+	"\x04last\x18\x05 \x01(\rR\x04last\x1a\xab\x01\n" +
 	"\x04Held\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x18\n" +
 	"\adurable\x18\x03 \x01(\x03R\adurable\x12#\n" +
-	"\rdurable_voids\x18\x04 \x01(\rR\fdurableVoids\"\xe2\x06\n" +
+	"\rdurable_voids\x18\x04 \x01(\rR\fdurableVoids\x12\x18\n" +
+	"\awatched\x18\x05 \x01(\bR\awatched\"\xe2\x06\n" +
 	"\x0eFollowResponse\x12H\n" +
 	"\vdivergences\x18\x01 \x03(\v2&.tidewire.v1.FollowResponse.DivergenceR\vdivergences\x128\n" +
 	"\x06pushes\x18\x02 \x03(\v2 .tidewire.v1.FollowResponse.PushR\x06pushes\x12=\n" +

@@ -350,6 +350,17 @@ func (o outlet) Push(follower ident.NodeID, p ident.Partition) {
 	}
 }
 
+// Tell is of replica.Outlet.
+func (o outlet) Tell(follower ident.NodeID, p ident.Partition) {
+	if !o.alive() {
+		return
+	}
+	if d := o.b.downs[o.b.w.brokerOf(follower).index]; d != nil {
+		d.note(int(p.Index))
+		o.b.w.in(o.b.p, 5*time.Millisecond, d.rouse)
+	}
+}
+
 // Say is of replica.Outlet.
 func (o outlet) Say(leader ident.NodeID, p ident.Partition) {
 	if !o.alive() {

@@ -94,10 +94,15 @@ func (d *downstream) watch() {
 }
 
 func (d *downstream) mark(part int) {
+	d.note(part)
+	d.rouse()
+}
+
+// note is mark for what goes along with whatever is sent next.
+func (d *downstream) note(part int) {
 	if !slices.Contains(d.dirty, part) {
 		d.dirty = append(d.dirty, part)
 	}
-	d.rouse()
 }
 
 func (d *downstream) rouse() {
