@@ -124,23 +124,32 @@ func (b *bench) floorFanout(ctx context.Context, s *subject, w load.Fanout) (f f
 	return f, err
 }
 
-// floorDisk measures the disk: a record a sync, and all that are in flight.
+// keptBy is how many nodes keep a topic, if there are as many.
+const keptBy = 3
+
+// floorDisk measures the disk: a record a sync, on the disk of all nodes at once where
+// there are several, and all that are in flight.
 func (b *bench) floorDisk(ctx context.Context, s *subject, inFlight int) (all []floorFigure, err error) {
-	s.bar.Phase("floor: fdatasync", 2)
+	copies := min(b.nodes, keptBy)
 	group := max(1, min(inFlight, groupBytes/b.bytes))
-	for i, records := range []int{1, group} {
-		if i > 0 && group == 1 {
-			break
-		}
-		d, err := floor.MeasureDisk(ctx, s.dir, b.bytes, records, min(diskTime, b.duration))
+	type step struct {
+		name           string
+		records, files int
+	}
+	steps := []step{{"write + fdatasync", 1, 1}}
+	if copies > 1 {
+		steps = append(steps, step{fmt.Sprintf("the same, %d files at once", copies), 1, copies})
+	}
+	if group > 1 {
+		steps = append(steps, step{fmt.Sprintf("the same, %d records at once", group), group, copies})
+	}
+	s.bar.Phase("floor: fdatasync", len(steps))
+	for i, step := range steps {
+		d, err := floor.MeasureDisk(ctx, s.dir, floor.Write{Bytes: b.bytes, Records: step.records, Files: step.files}, min(diskTime, b.duration))
 		if err != nil {
 			return nil, err
 		}
-		name := "write + fdatasync"
-		if i > 0 {
-			name = fmt.Sprintf("the same, %d records at once", records)
-		}
-		all = append(all, floorFigure{Kind: "floor", Floor: name, Bytes: d.Bytes, PerSecond: d.PerSecond, Latency: d.Latency})
+		all = append(all, floorFigure{Kind: "floor", Floor: step.name, Bytes: d.Bytes, PerSecond: d.PerSecond, Latency: d.Latency})
 		s.bar.Step(i + 1)
 	}
 	return all, nil

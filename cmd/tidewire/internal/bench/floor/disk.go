@@ -7,60 +7,103 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tidewire/cmd/tidewire/internal/bench/figure"
 )
 
-// Disk is a loop of a write and an fdatasync of a file that has its blocks
-// already, as a recycled journal has.
-type Disk struct {
-	Bytes     int             `json:"bytes"`   // of a write
-	Records   int             `json:"records"` // that it stands for
-	Seconds   float64         `json:"seconds"`
-	Syncs     int64           `json:"syncs"`
-	PerSecond float64         `json:"per_second"` // records
-	Latency   *figure.Latency `json:"latency_us"` // of a write with its sync
+// Write is what is written and synced again and again.
+type Write struct {
+	Bytes   int // of a record
+	Records int // in one write
+	// Files are written and synced at once, each the same records: what nodes do that
+	// share a disk and keep copies.
+	Files int
 }
 
-// fileBytes is the file that is written over and over.
+// Disk is a loop of writes and fdatasyncs of files that have their blocks already, as
+// a recycled journal has.
+type Disk struct {
+	Bytes     int             // of a write
+	PerSecond float64         // records
+	Latency   *figure.Latency // of the writes of all files with their syncs
+}
+
+// fileBytes is a file that is written over and over.
 const fileBytes = 16 << 20
 
-// MeasureDisk writes records of so many bytes to a folder, so many at once.
-func MeasureDisk(ctx context.Context, dir string, bytes, records int, d time.Duration) (out Disk, err error) {
-	out = Disk{Bytes: bytes * records, Records: records}
+// MeasureDisk writes to files of its own in a folder for so long.
+func MeasureDisk(ctx context.Context, dir string, w Write, d time.Duration) (out Disk, err error) {
+	out = Disk{Bytes: w.Bytes * w.Records}
 	if out.Bytes > fileBytes {
 		return out, fmt.Errorf("a write of %d bytes is more than the %d this measures", out.Bytes, fileBytes)
 	}
-	f, err := os.CreateTemp(dir, "tidewire-bench-*.sync")
-	if err != nil {
-		return out, fmt.Errorf("measure the disk: %w", err)
-	}
-	defer func() {
-		f.Close()
-		os.Remove(f.Name())
-	}()
-	if _, err := f.Write(make([]byte, fileBytes)); err != nil {
-		return out, fmt.Errorf("fill %s: %w", filepath.Base(f.Name()), err)
-	}
-	if err := f.Sync(); err != nil {
-		return out, fmt.Errorf("sync %s: %w", filepath.Base(f.Name()), err)
-	}
-	h, b, began := figure.NewHistogram(), make([]byte, out.Bytes), time.Now()
-	for at := int64(0); time.Since(began) < d && ctx.Err() == nil; out.Syncs++ {
-		if at+int64(len(b)) > fileBytes {
-			at = 0
+	files := make([]*scratch, w.Files)
+	for i := range files {
+		if files[i], err = newScratch(dir, out.Bytes); err != nil {
+			return out, err
 		}
-		b[0]++
+		defer files[i].remove()
+	}
+	h, began, rounds := figure.NewHistogram(), time.Now(), 0
+	for ; time.Since(began) < d && ctx.Err() == nil; rounds++ {
 		start := time.Now()
-		if _, err := f.WriteAt(b, at); err != nil {
-			return out, fmt.Errorf("measure the disk: %w", err)
-		}
-		if err := syncData(f); err != nil {
+		if err := writeAll(files); err != nil {
 			return out, fmt.Errorf("measure the disk: %w", err)
 		}
 		h.Record(int64(time.Since(start)))
-		at += int64(len(b))
 	}
-	out.Seconds = time.Since(began).Seconds()
-	out.PerSecond, out.Latency = float64(out.Syncs)*float64(records)/out.Seconds, h.Latency()
+	out.PerSecond, out.Latency = float64(rounds*w.Records)/time.Since(began).Seconds(), h.Latency()
 	return out, context.Cause(ctx)
+}
+
+func writeAll(files []*scratch) error {
+	if len(files) == 1 {
+		return files[0].write()
+	}
+	var g errgroup.Group
+	for _, f := range files {
+		g.Go(f.write)
+	}
+	return g.Wait()
+}
+
+// scratch is a file that is written over and over.
+type scratch struct {
+	*os.File
+	b  []byte
+	at int64
+}
+
+func newScratch(dir string, bytes int) (*scratch, error) {
+	f, err := os.CreateTemp(dir, "tidewire-bench-*.sync")
+	if err != nil {
+		return nil, fmt.Errorf("measure the disk: %w", err)
+	}
+	s := &scratch{File: f, b: make([]byte, bytes)}
+	if _, err = f.Write(make([]byte, fileBytes)); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		s.remove()
+		return nil, fmt.Errorf("fill %s: %w", filepath.Base(f.Name()), err)
+	}
+	return s, nil
+}
+
+func (s *scratch) write() error {
+	if s.at+int64(len(s.b)) > fileBytes {
+		s.at = 0
+	}
+	s.b[0]++
+	if _, err := s.WriteAt(s.b, s.at); err != nil {
+		return err
+	}
+	s.at += int64(len(s.b))
+	return syncData(s.File)
+}
+
+func (s *scratch) remove() {
+	s.Close()
+	os.Remove(s.Name())
 }
