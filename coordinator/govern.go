@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidewire/internal/fault"
+	"tidewire/internal/sleep"
 )
 
 // govern begins a rule whenever this node comes to lead, and ends it when it does
@@ -38,7 +39,7 @@ func (c *Coordinator) reign(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if !rest(ctx, 20*time.Millisecond) {
+		if !sleep.For(ctx, 20*time.Millisecond) {
 			return
 		}
 	}

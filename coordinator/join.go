@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/control"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -39,7 +40,7 @@ func (c *Coordinator) enter(ctx context.Context) error {
 			pause = askEvery/2 + rand.N(askEvery)
 			hint = c.ask(ctx, hint)
 		}
-		if !rest(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return nil
 		}
 	}

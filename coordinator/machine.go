@@ -8,6 +8,7 @@ import (
 
 	"tidewire/coordinator/state"
 	"tidewire/internal/feed"
+	"tidewire/internal/sleep"
 )
 
 // machine is the pure state machine as consensus drives it, with the feed
@@ -98,7 +99,7 @@ func (m *machine) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if !rest(ctx, settle) {
+		if !sleep.For(ctx, settle) {
 			return nil
 		}
 		m.publish()

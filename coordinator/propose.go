@@ -13,6 +13,7 @@ import (
 	"tidewire/internal/control"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // tryLimit bounds one try at another coordinator: one that died does not use up the
@@ -59,7 +60,7 @@ func (c *Coordinator) insist(ctx context.Context, cmd *state.Command) (cluster.A
 			return cluster.Answer{}, err
 		}
 		open = open || v == control.Unknown
-		if errors.Is(err, errStops) || !rest(ctx, pause) {
+		if errors.Is(err, errStops) || !sleep.For(ctx, pause) {
 			return cluster.Answer{}, control.Unavailable(open, err)
 		}
 		pause = min(2*pause, 50*time.Millisecond)
@@ -108,16 +109,4 @@ func (c *Coordinator) apply(ctx context.Context, cmd *state.Command, b []byte) (
 		return cluster.Answer{}, control.Unavailable(true, errors.Join(errStops, e.Err))
 	}
 	return cluster.Answer{}, control.Unavailable(true, e.Err)
-}
-
-// rest waits, and reports whether there is time left for another try.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

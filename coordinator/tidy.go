@@ -6,6 +6,7 @@ import (
 
 	"tidewire/coordinator/consensus"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // deadFor is how long a coordinator must be dead before it is taken out for good.
@@ -15,7 +16,7 @@ const deadFor = time.Minute
 // better off without them.
 func (r *rule) tidy(ctx context.Context) {
 	since := map[ident.NodeID]time.Time{} // dead, as this rule has seen it
-	for rest(ctx, tidyEvery) {
+	for sleep.For(ctx, tidyEvery) {
 		s := r.of.feed.Snapshot()
 		dead := func(id ident.NodeID) bool {
 			n := s.Nodes[id]

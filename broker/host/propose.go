@@ -8,6 +8,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -92,7 +93,7 @@ func (h *Host) proposeSome(ctx context.Context, partitions []ident.Partition) {
 			}
 			h.proposals.add(of.Partition)
 		}
-		rest(ctx, proposalPause)
+		sleep.For(ctx, proposalPause)
 		return
 	}
 	for i, of := range change.Of {
@@ -126,13 +127,4 @@ func (h *Host) wanted(p ident.Partition) (cluster.InsyncOf, bool) {
 		}
 	}
 	return cluster.InsyncOf{Partition: p, Epoch: epoch, Version: version, ISR: isr}, true
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -1,10 +1,7 @@
 package liveness_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,57 +10,18 @@ import (
 	"tidewire/coordinator/liveness"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/scenario"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios give now into testdata; read the diff")
-
-// TestScenarios reads testdata/*.txt: a block of lines, a line of dashes, what the
-// machine said, an empty line. Comments begin with #. Time passes in wait alone, a Tick
-// every 100 ms; nodes that renew do so every 500 ms, before the Tick.
+// TestScenarios plays testdata/*.txt. Time passes in wait alone, a Tick every 100 ms;
+// nodes that renew do so every 500 ms, before the Tick.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(b))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, have := strings.Split(string(b), "\n"), strings.Split(got, "\n")
-			for i := range want {
-				if i >= len(have) || want[i] != have[i] {
-					t.Fatalf("%s:%d: want %q, got %q", f, i+1, want[i], strings.Join(have[min(i, len(have)-1):min(i+1, len(have))], ""))
-				}
-			}
-		})
-	}
-}
-
-func play(t *testing.T, text string) string {
-	s := &stage{t: t, m: liveness.New(liveness.Config{}), start: time.Unix(1000, 0), renews: map[string]bool{}}
-	s.now = s.start
-	s.view = &cluster.Snapshot{Nodes: map[ident.NodeID]*cluster.Node{}}
-	var out strings.Builder
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		in, _, _ := strings.Cut(block, "\n----")
-		out.WriteString(in + "\n----\n")
-		for line := range strings.Lines(in) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				out.WriteString(s.do(strings.Fields(line)))
-			}
-		}
-		out.WriteString("\n")
-	}
-	return strings.TrimRight(out.String(), "\n") + "\n"
+	scenario.Run(t, func(t *testing.T) scenario.Player {
+		s := &stage{t: t, m: liveness.New(liveness.Config{}), start: time.Unix(1000, 0), renews: map[string]bool{}}
+		s.now = s.start
+		s.view = &cluster.Snapshot{Nodes: map[ident.NodeID]*cluster.Node{}}
+		return s.do
+	})
 }
 
 type stage struct {

@@ -9,6 +9,7 @@ import (
 	"tidewire/coordinator/state"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/scenario"
 )
 
 // The bytes of format 1 as they lie on disks of clusters of one node: they give what
@@ -61,7 +62,7 @@ func TestFormatTwoStaysTheSame(t *testing.T) {
 	all := append(commands, encode(t, m))
 	got := bytes.Join(all, []byte("\n"))
 	const path = "testdata/format2.golden"
-	if *rewrite {
+	if scenario.Rewrite() {
 		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,8 @@
 package state_test
 
 import (
-	"flag"
 	"fmt"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,55 +12,14 @@ import (
 	"tidewire/coordinator/state"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/scenario"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios give now into testdata; read the diff")
-
-// TestScenarios reads testdata/*.txt: a block of commands, a line of dashes,
-// what the machine answered, an empty line. Comments begin with #.
+// TestScenarios plays commands of testdata/*.txt against what the machine answers.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(b))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, have := strings.Split(string(b), "\n"), strings.Split(got, "\n")
-			for i := range want {
-				if i >= len(have) || want[i] != have[i] {
-					t.Fatalf("%s:%d: want %q, got %q", f, i+1, want[i], strings.Join(have[min(i, len(have)-1):min(i+1, len(have))], ""))
-				}
-			}
-		})
-	}
-}
-
-func play(t *testing.T, text string) string {
-	t.Helper()
-	s := &stage{t: t, m: state.New(), ids: map[string]byte{}, noted: map[string]ident.BrokerEpoch{}}
-	var out strings.Builder
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		in, _, _ := strings.Cut(block, "\n----")
-		out.WriteString(in + "\n----\n")
-		for line := range strings.Lines(in) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				out.WriteString(s.do(strings.Fields(line)))
-			}
-		}
-		out.WriteString("\n")
-	}
-	return strings.TrimRight(out.String(), "\n") + "\n"
+	scenario.Run(t, func(t *testing.T) scenario.Player {
+		return (&stage{t: t, m: state.New(), ids: map[string]byte{}, noted: map[string]ident.BrokerEpoch{}}).do
+	})
 }
 
 type stage struct {

@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 	"tidewire/internal/wire"
 )
 
@@ -94,7 +95,7 @@ func (p *poll) run(ctx context.Context, wait time.Duration) (PollResult, error) 
 		case err != nil && p.count > 0: // the next poll hears of it
 			return p.result(false), nil
 		case err != nil && passing(err) && now.Before(patient):
-			if !sleep(ctx, pause) {
+			if !sleep.For(ctx, pause) {
 				return PollResult{}, err
 			}
 			continue

@@ -4,6 +4,8 @@ import (
 	"context"
 	"reflect"
 	"time"
+
+	"tidewire/internal/sleep"
 )
 
 // wait waits until one of the partitions has more; false when the time is over
@@ -25,7 +27,7 @@ func (p *poll) wait(ctx context.Context, deadline time.Time) bool {
 		}
 		more, err := p.hub.source.Wait(p.start.Topic.Ref(place.Partition), place.Offset)
 		if err != nil {
-			return sleep(ctx, firstPause) && time.Now().Before(deadline)
+			return sleep.For(ctx, firstPause) && time.Now().Before(deadline)
 		}
 		add(more)
 	}

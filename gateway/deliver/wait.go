@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 )
 
 // Pauses between two tries of something that needs a leader.
@@ -30,21 +31,9 @@ func patiently(ctx context.Context, try func() error) error {
 		if err == nil || !passing(err) {
 			return err
 		}
-		if !sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return err
 		}
-	}
-}
-
-// sleep reports whether the pause passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -135,7 +136,7 @@ func (r *Router) watch(ctx context.Context, w *watcher) {
 	r.mu.Unlock()
 	switch {
 	case slow:
-		rest(ctx, watchSlow)
+		sleep.For(ctx, watchSlow)
 	case !over:
 		q := rpc.Read{Partition: w.ref, Offset: w.after, MaxBytes: watchBytes}
 		res, err := w.peer.Read(ctx, q, watchTime)
@@ -146,7 +147,7 @@ func (r *Router) watch(ctx context.Context, w *watcher) {
 			_, err = w.peer.Bounds(ctx, w.ref, w.after, watchTime)
 		}
 		if err != nil {
-			rest(ctx, watchPause)
+			sleep.For(ctx, watchPause)
 		}
 	}
 	r.mu.Lock()
@@ -159,16 +160,6 @@ func (r *Router) watch(ctx context.Context, w *watcher) {
 	w.endLocked()
 	if r.watchers[w.watched] == w {
 		delete(r.watchers, w.watched)
-	}
-}
-
-// rest lets time pass, unless ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
 	}
 }
 

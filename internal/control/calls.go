@@ -8,6 +8,7 @@ import (
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // Propose makes a change and gives its answer; a refusal is an error. It tries under
@@ -38,7 +39,7 @@ func (r *Remote) Propose(ctx context.Context, change cluster.Change) (cluster.An
 			return cluster.Answer{}, err
 		}
 		open = open || v == Unknown && err != error(errNobody)
-		if !rest(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return cluster.Answer{}, Unavailable(open, err)
 		}
 		pause = min(2*pause, mostPause/2)

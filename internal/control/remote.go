@@ -14,6 +14,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/feed"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // Client calls one coordinator. A call may be made concurrently and ends with its ctx.
@@ -103,7 +104,7 @@ func (r *Remote) Run(ctx context.Context) error {
 				pause = leastPause
 			}
 		}
-		if !rest(ctx, pause/2+rand.N(pause)) {
+		if !sleep.For(ctx, pause/2+rand.N(pause)) {
 			break
 		}
 		pause = min(2*pause, mostPause)
@@ -212,15 +213,3 @@ func (r *Remote) missed(id ident.NodeID) {
 
 // errNobody is why nothing could be asked.
 var errNobody = fault.New(fault.CoordinatorUnavailable, "no coordinator is known, or none can be reached").After(retryAfter)
-
-// rest waits, and reports whether there is time left.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}

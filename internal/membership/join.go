@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -52,7 +53,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		if alone {
 			pause = aloneEvery
 		}
-		if !rest(ctx, pause-rand.N(pause/4)) {
+		if !sleep.For(ctx, pause-rand.N(pause/4)) {
 			return m.Close()
 		}
 	}
@@ -187,15 +188,4 @@ func candidates(self Node, v *View) (me Candidate, seen []Candidate) {
 		}
 	}
 	return as(&self), seen
-}
-
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

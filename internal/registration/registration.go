@@ -14,6 +14,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // Coordinator is the coordinator as this node reaches it.
@@ -117,7 +118,7 @@ func (r *Registration) Run(ctx context.Context) error {
 		r.state.Store(&standing{})
 		r.cfg.Logger.Warn("this life of the node is over: another one begins", "err", err)
 		// Two processes that take one another's lives do not do it all the time.
-		if time.Since(began) < shortLife && !rest(ctx, shortLife/2+rand.N(shortLife)) {
+		if time.Since(began) < shortLife && !sleep.For(ctx, shortLife/2+rand.N(shortLife)) {
 			return nil
 		}
 	}
@@ -191,7 +192,7 @@ func (r *Registration) insist(ctx context.Context, change cluster.Change) (clust
 			return a, err
 		}
 		r.cfg.Logger.Info("the coordinator does not answer yet", "change", change.Kind(), "err", err)
-		if !rest(ctx, pause/2+rand.N(pause)) {
+		if !sleep.For(ctx, pause/2+rand.N(pause)) {
 			return cluster.Answer{}, context.Cause(ctx)
 		}
 		pause = min(2*pause, time.Second)
@@ -220,17 +221,5 @@ func (r *Registration) leave(ctx context.Context) {
 	defer cancel()
 	if _, err := r.cfg.Coordinator.Propose(ctx, cluster.Change{Expire: &cluster.Expire{Lives: []cluster.Life{life}}}); err != nil {
 		r.cfg.Logger.Info("the cluster was not told that this node stops: it waits for its lease to end", "err", err)
-	}
-}
-
-// rest waits, and reports whether there is time left.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

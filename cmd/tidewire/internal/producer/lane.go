@@ -14,6 +14,7 @@ import (
 	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 // lane is the way of one partition.
@@ -128,7 +129,7 @@ func (l *lane) send(ctx context.Context, batch []Record) error {
 		if l.p.cfg.Retry != nil {
 			l.p.cfg.Retry(l.partition, cause, wait)
 		}
-		sleep(ctx, wait)
+		sleep.For(ctx, wait)
 	}
 }
 
@@ -222,13 +223,4 @@ func retryAfter(cause error) time.Duration {
 		return p.RetryAfter
 	}
 	return 0
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
