@@ -228,10 +228,14 @@ func (t *fakeTopic) describe() map[string]any {
 	var parts []any
 	n := uint64(len(t.logs))
 	for i, log := range t.logs {
-		parts = append(parts, map[string]any{
+		part := map[string]any{
 			"id": i, "lo": uint64(i) * ident.HashSpace / n, "hi": uint64(i+1) * ident.HashSpace / n, "state": "open",
 			"leader": "n1", "leader_epoch": 1, "replicas": []string{"n1"}, "isr": []string{"n1"}, "earliest": 0, "hw": len(log),
-		})
+		}
+		if t.name == "lost" && i == 0 { // nobody leads it
+			part["leader"], part["isr"], part["earliest"], part["hw"] = nil, []string{}, nil, nil
+		}
+		parts = append(parts, part)
 	}
 	d := map[string]any{
 		"id": "0190b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f", "name": t.name, "replicas": 1, "min_insync": 1, "retention": map[string]any{"age": "168h", "bytes": 0},

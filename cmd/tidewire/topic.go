@@ -172,7 +172,7 @@ func newTopicList(p process) *cobra.Command {
 			}
 			table = append(table, []string{
 				t.Name, strconv.Itoa(len(t.Layout.Partitions)), strconv.Itoa(t.Replicas), strconv.Itoa(t.MinInsync),
-				strconv.FormatInt(records(t), 10), retention(t.Retention), t.Durability,
+				records(t), retention(t.Retention), t.Durability,
 			})
 		}
 		if !r.table() {
@@ -183,12 +183,32 @@ func newTopicList(p process) *cobra.Command {
 	return cmd
 }
 
-// records counts what is kept of a topic.
-func records(t client.Topic) (n int64) {
+// records counts what is kept of a topic, as far as the leaders of its partitions said:
+// 12+ where some did not, - where none did.
+func records(t client.Topic) string {
+	n, known := int64(0), 0
 	for _, p := range t.Layout.Partitions {
-		n += p.HW - p.Earliest
+		if p.HW != nil && p.Earliest != nil {
+			n += *p.HW - *p.Earliest
+			known++
+		}
 	}
-	return n
+	text := strconv.FormatInt(n, 10)
+	switch {
+	case known == len(t.Layout.Partitions):
+		return text
+	case known > 0:
+		return text + "+"
+	}
+	return ""
+}
+
+// place is an offset that may not be known.
+func place(o *int64) string {
+	if o == nil {
+		return "" // shown as -
+	}
+	return strconv.FormatInt(*o, 10)
 }
 
 func retention(r client.Retention) string {
@@ -249,7 +269,7 @@ func describe(r *remote, t client.Topic) error {
 	for _, p := range t.Layout.Partitions {
 		table = append(table, []string{
 			strconv.FormatUint(uint64(p.ID), 10), p.State, p.Leader, strconv.FormatUint(uint64(p.LeaderEpoch), 10),
-			strconv.FormatInt(p.Earliest, 10), strconv.FormatInt(p.HW, 10),
+			place(p.Earliest), place(p.HW),
 			fmt.Sprintf("%d/%d", len(p.ISR), len(p.Replicas)), fmt.Sprintf("%08x-%08x", p.Lo, p.Hi-1),
 		})
 	}

@@ -22,8 +22,19 @@ type PartitionInfo struct {
 	LeaderEpoch int64    `json:"leader_epoch"`
 	Replicas    []string `json:"replicas"`
 	ISR         []string `json:"isr"`
-	Earliest    int64    `json:"earliest"`
-	HW          int64    `json:"hw"`
+	Earliest    int64    `json:"earliest"` // -1: nobody could say
+	HW          int64    `json:"hw"`       // likewise
+}
+
+// UnmarshalJSON reads a description.
+func (p *PartitionInfo) UnmarshalJSON(b []byte) error {
+	type plain PartitionInfo
+	known := plain{Earliest: -1, HW: -1} // null leaves them
+	if err := json.Unmarshal(b, &known); err != nil {
+		return err
+	}
+	*p = PartitionInfo(known)
+	return nil
 }
 
 // TopicInfo is a topic's description.

@@ -74,7 +74,11 @@ func (c *Cluster) await(bound time.Duration, what string, but []*Member, ask fun
 func Standing(info client.TopicInfo) string {
 	text := ""
 	for _, p := range info.Layout.Partitions {
-		text += fmt.Sprintf("%d: leader %s epoch %d isr %v of %v [%d,%d); ", p.ID, p.Leader, p.LeaderEpoch, p.ISR, p.Replicas, p.Earliest, p.HW)
+		bounds := "where it stands is not known"
+		if p.HW >= 0 {
+			bounds = fmt.Sprintf("[%d,%d)", p.Earliest, p.HW)
+		}
+		text += fmt.Sprintf("%d: leader %s epoch %d isr %v of %v %s; ", p.ID, p.Leader, p.LeaderEpoch, p.ISR, p.Replicas, bounds)
 	}
 	return text
 }

@@ -61,10 +61,13 @@ async function loadTopics() {
   return true;
 }
 
+// recordsOf counts what is kept, as far as the leaders of partitions said: 12+ where
+// some did not.
 function recordsOf(topic) {
-  let n = 0;
-  for (const p of topic.layout?.partitions ?? []) n += (p.hw ?? 0) - (p.earliest ?? 0);
-  return n;
+  const all = topic.layout?.partitions ?? [];
+  const known = all.filter((p) => p.hw !== null);
+  const n = known.reduce((sum, p) => sum + p.hw - p.earliest, 0);
+  return n.toLocaleString() + (known.length < all.length ? "+" : "");
 }
 
 function showTopics() {
@@ -74,7 +77,7 @@ function showTopics() {
     button.type = "button";
     button.dataset.topic = topic.name;
     button.setAttribute("aria-current", String(topic.name === current));
-    button.append(text("span", "", topic.name), text("small", "", recordsOf(topic).toLocaleString()));
+    button.append(text("span", "", topic.name), text("small", "", recordsOf(topic)));
     button.title = `${topic.layout?.partitions?.length ?? "?"} partitions`;
     button.addEventListener("click", () => choose(topic.name));
     const item = document.createElement("li");

@@ -38,8 +38,8 @@ type Partition struct {
 	LeaderEpoch uint32   `json:"leader_epoch"`
 	Replicas    []string `json:"replicas"`
 	ISR         []string `json:"isr"`
-	Earliest    int64    `json:"earliest"`
-	HW          int64    `json:"hw"`
+	Earliest    *int64   `json:"earliest"` // nil: nobody could say
+	HW          *int64   `json:"hw"`       // likewise
 }
 
 // Topic is a topic's description.
