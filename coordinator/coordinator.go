@@ -55,6 +55,7 @@ type Config struct {
 // Coordinator is the role's facade.
 type Coordinator struct {
 	cfg     Config
+	began   time.Time
 	node    *consensus.Node
 	machine *machine
 	feed    *feed.Feed
@@ -78,7 +79,7 @@ func New(cfg Config) *Coordinator {
 	}
 	cfg.Lease = cmp.Or(cfg.Lease, 2*time.Second)
 	latest := feed.New()
-	c := &Coordinator{cfg: cfg, machine: newMachine(latest), feed: latest, joins: make(chan struct{}, 1), caught: map[ident.NodeID]time.Time{}}
+	c := &Coordinator{cfg: cfg, began: time.Now(), machine: newMachine(latest), feed: latest, joins: make(chan struct{}, 1), caught: map[ident.NodeID]time.Time{}}
 	c.learn(cfg.Cluster)
 	rejoins := cfg.Join && cfg.Cluster != ident.ClusterID{}
 	minIndex := cfg.MinIndex
@@ -164,6 +165,10 @@ func (c *Coordinator) learn(id ident.ClusterID) {
 		c.known.Store(&id)
 	}
 }
+
+// Age is how long ago this one heard the coordinator that leads; 0: it leads. Before the
+// first word it counts from New.
+func (c *Coordinator) Age() time.Duration { return min(c.node.Heard(), time.Since(c.began)) }
 
 // Status is where the coordinator stands.
 type Status struct {

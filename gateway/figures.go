@@ -20,11 +20,10 @@ const (
 
 // figures is what this node says of itself.
 type figures struct {
-	cfg       Config
+	about     func() census.Figures
 	publisher *publish.Publisher
 	delivered *deliver.Metrics
 	seats     *seats.Seats
-	started   time.Time
 
 	mu      sync.Mutex
 	samples []sample // oldest first, at most rateOver+1
@@ -37,8 +36,8 @@ type sample struct {
 	delivered, deliveredB int64
 }
 
-func newFigures(cfg Config, p *publish.Publisher, d *deliver.Metrics, s *seats.Seats) *figures {
-	return &figures{cfg: cfg, publisher: p, delivered: d, seats: s, started: time.Now()}
+func newFigures(about func() census.Figures, p *publish.Publisher, d *deliver.Metrics, s *seats.Seats) *figures {
+	return &figures{about: about, publisher: p, delivered: d, seats: s}
 }
 
 // run reads the counters until ctx ends.
@@ -83,20 +82,7 @@ func (f *figures) rates() (r census.Rates) {
 
 // Figures of this node at this moment.
 func (f *figures) Figures() census.Figures {
-	out := census.Figures{
-		ID: f.cfg.Node, Started: f.started, Connections: f.seats.Taken(),
-		Disk:              census.Disk{Used: f.cfg.Disk.Used(), Free: f.cfg.Disk.Free(), Least: f.cfg.MinFreeBytes},
-		Rates:             f.rates(),
-		CoordinatorLeader: f.cfg.Node,
-	}
-	if f.cfg.CoordinatorLeader != nil {
-		out.CoordinatorLeader = f.cfg.CoordinatorLeader()
-	}
-	if f.cfg.Suspects != nil {
-		out.Suspects = f.cfg.Suspects()
-	}
-	if f.cfg.Corrupt != nil {
-		out.Corrupt = f.cfg.Corrupt()
-	}
+	out := f.about()
+	out.Connections, out.Rates = f.seats.Taken(), f.rates()
 	return out
 }

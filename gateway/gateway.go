@@ -29,7 +29,6 @@ import (
 	"tidewire/gateway/topology"
 	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
-	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 )
@@ -51,12 +50,6 @@ type Coordinator interface {
 	publish.Changes
 }
 
-// Disk says how the data folder stands, in bytes.
-type Disk interface {
-	Used() int64
-	Free() int64
-}
-
 // Config of a Gateway. A zero field means its default.
 type Config struct {
 	Listener net.Listener // required; the gateway closes it
@@ -65,20 +58,15 @@ type Config struct {
 	Peer func(ident.NodeID) (Peer, error)
 	// Propose asks the coordinator for a change; nil: this node cannot.
 	Propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
-	// CoordinatorLeader is the node that leads the coordinators, as far as this one
-	// knows; nil: this one does. Suspects are the nodes that this one, as the leading
-	// coordinator, has heard may be dead; nil: none.
-	CoordinatorLeader func() ident.NodeID
-	Suspects          func() []ident.NodeID
-	// Corrupt are the partitions whose replica on this node is damaged; nil: none.
-	Corrupt func() []ident.Partition
-	// MinFreeBytes is the free space below which the broker takes no records; 0: unknown.
-	MinFreeBytes int64
-	Coordinator  Coordinator  // required
-	Disk         Disk         // required
-	Node         ident.NodeID // required
-	Name         string       // of the node
-	Pages        http.Handler // at /; nil: none
+	// About is what the node says of itself beside its clients. Required.
+	About func() census.Figures
+	// FeedAge is how long ago a coordinator was heard that hears the one that leads;
+	// nil: this node follows none that could fall silent.
+	FeedAge     func() time.Duration
+	Coordinator Coordinator  // required
+	Node        ident.NodeID // required
+	Name        string       // of the node
+	Pages       http.Handler // at /; nil: none
 	// NotReady gives the reasons why the node cannot serve beside the gateway's
 	// own; nil: none.
 	NotReady func() []error
@@ -153,19 +141,19 @@ func New(cfg Config) *Gateway {
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.slack = newSlack(seated.Moves)
-	g.figures = newFigures(cfg, g.publisher, delivered, seated)
+	g.figures = newFigures(cfg.About, g.publisher, delivered, seated)
 	g.departure = &departure{
 		self: cfg.Node, next: cfg.Coordinator.Next, wake: make(chan struct{}, 1),
 		send: []func(context.Context){g.streams.Depart, g.sessions.Depart},
 	}
-	g.backend = &census.Backend{Own: g.figures.Figures, Clients: g.connected, Away: func(cancel bool) { g.departure.set(!cancel) }}
+	g.backend = &census.Backend{Own: g.figures.Figures, Clients: g.connected}
 	g.census = census.New(census.Config{
-		Self: cfg.Node, Topology: cfg.Coordinator, Backend: g.backend, Local: local,
+		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Age: cfg.FeedAge, Backend: g.backend, Local: local,
 		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
 	})
 	g.api = httpapi.New(httpapi.Config{
 		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker, g.router, cfg.Propose}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
-		Nodes: g.census, NotReady: g.notReady, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
+		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
@@ -213,23 +201,6 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // Backend answers other nodes that ask about this one.
 func (g *Gateway) Backend() *census.Backend { return g.backend }
-
-// notReady is why this node cannot serve: its own reasons, and what the cluster
-// holds of it.
-func (g *Gateway) notReady() (reasons []error) {
-	if g.cfg.NotReady != nil {
-		reasons = g.cfg.NotReady()
-	}
-	n := g.cfg.Coordinator.Snapshot().Nodes[g.cfg.Node]
-	switch {
-	case n == nil || len(reasons) > 0: // what it says of itself goes further
-	case n.State == cluster.Dead:
-		reasons = append(reasons, fault.New(fault.LeaderUnavailable, "the cluster takes this node for dead; it registers again by itself once it reaches a coordinator"))
-	case n.State == cluster.DrainingState:
-		reasons = append(reasons, fault.New(fault.Draining, "the node is drained: it serves those who come, and others serve them better; POST /nodes/{node}/drain {\"cancel\":true} or a restart ends that"))
-	}
-	return reasons
-}
 
 // Drain ends the service in order: no new connections; streams and WebSockets
 // are told where they stand and when to come back, polls are answered, publishes

@@ -38,28 +38,26 @@ func counted(peer func(ident.NodeID) (Peer, error)) func(ident.NodeID) (census.P
 }
 
 // bounds asks a node for the bounds of partitions that it leads.
-func bounds(peer func(ident.NodeID) (Peer, error)) func(context.Context, ident.NodeID, []ident.Partition) (map[ident.Partition]rpc.Bounds, error) {
+func bounds(peer func(ident.NodeID) (Peer, error)) func(context.Context, ident.NodeID, []ident.Partition) (map[ident.Partition]rpc.BoundsAnswer, error) {
 	if peer == nil {
 		return nil
 	}
-	return func(ctx context.Context, id ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.Bounds, error) {
+	return func(ctx context.Context, id ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.BoundsAnswer, error) {
 		p, err := peer(id)
 		if err != nil {
 			return nil, err
 		}
 		var mu sync.Mutex
-		out := make(map[ident.Partition]rpc.Bounds, len(of))
+		out := make(map[ident.Partition]rpc.BoundsAnswer, len(of))
 		var g errgroup.Group
 		g.SetLimit(boundsAsked)
 		for _, ref := range of {
 			g.Go(func() error {
 				b, err := p.Bounds(ctx, ref, -1, 0)
-				if err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					out[ref] = b
-				}
-				return nil // what it does not serve is left out
+				mu.Lock()
+				defer mu.Unlock()
+				out[ref] = rpc.BoundsAnswer{Bounds: b, Err: err}
+				return nil
 			})
 		}
 		return out, g.Wait()

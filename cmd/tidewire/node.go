@@ -16,6 +16,7 @@ import (
 	"tidewire/broker/storage"
 	"tidewire/coordinator"
 	"tidewire/gateway"
+	"tidewire/gateway/census"
 	"tidewire/internal/boot"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -129,10 +130,15 @@ func (n *node) closeHTTP(context.Context) error {
 // notReady says why the node cannot serve (yet, or any more).
 func (n *node) notReady() []error {
 	if n.ready.Load() {
+		var reasons []error
 		if n.store.ReadOnly() != nil {
-			return []error{fault.New(fault.LeaderUnavailable, "the data folder is damaged: what is kept is served, and nothing new is taken; `tidewire log verify` tells more").Lasts()}
+			reasons = append(reasons, fault.New(fault.LeaderUnavailable, "the data folder is damaged: what is kept is served, and nothing new is taken; `tidewire log verify` tells more").Lasts())
 		}
-		return nil
+		// Where no coordinator is heard there is no lease, and clients are none the worse.
+		if lease, holds := n.registration.Lease(); n.broker != nil && lease.For > 0 && !holds && n.director.Age() <= census.StaleAfter {
+			reasons = append(reasons, fault.New(fault.LeaderUnavailable, "this node's broker has no lease, though a coordinator is heard: others take over what it leads; look at its network and its load").After(time.Second))
+		}
+		return reasons
 	}
 	if n.stopping.Load() {
 		return []error{fault.New(fault.Draining, "the node is stopping; go to another, or ask again once it has started")}

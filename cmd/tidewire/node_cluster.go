@@ -30,6 +30,8 @@ type director interface {
 	Propose(ctx context.Context, c cluster.Change) (cluster.Answer, error)
 	Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
 	Report(ctx context.Context, s cluster.Suspicion) error
+	// Age is how long ago this node heard a coordinator that hears the one that leads.
+	Age() time.Duration
 }
 
 // openRPC opens the listener of calls between nodes, and what makes such calls. What
@@ -151,6 +153,7 @@ func (n *node) openCoordinator(ctx context.Context) error {
 func (n *node) direct(d director) {
 	n.director = d
 	n.addresses.director.Store(&d)
+	n.watchFeed()
 }
 
 func (n *node) runCoordinator(ctx context.Context) error {

@@ -11,6 +11,8 @@ import (
 	"tidewire/broker/storage"
 	"tidewire/gateway"
 	"tidewire/gateway/access"
+	"tidewire/gateway/census"
+	"tidewire/gateway/connection"
 	"tidewire/internal/boot"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -83,13 +85,12 @@ func (n *node) harmed() []ident.Partition {
 
 func (n *node) openGateway(context.Context) error {
 	if n.http == nil {
-		n.rpc.Node(bystander{})
+		n.rpc.Node(&census.Backend{Own: n.about(), Clients: connection.New()}) // it has none
 		return nil
 	}
 	cfg := gateway.Config{
-		Listener: n.http, Coordinator: n.director, Disk: dataFolder{n.store, n.broker, &tally{}}, Node: n.id, Name: n.cfg.Name,
+		Listener: n.http, Coordinator: n.director, About: n.about(), FeedAge: n.director.Age, Node: n.id, Name: n.cfg.Name,
 		Peer: func(id ident.NodeID) (gateway.Peer, error) { return n.peers.Node(id) }, Propose: n.director.Propose,
-		CoordinatorLeader: n.leader, Suspects: n.suspects, Corrupt: n.harmed, MinFreeBytes: n.cfg.MinFreeBytes,
 		Pages: web.Handler(), NotReady: n.notReady, Access: n.verifier(),
 		AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP, MaxConnectionRate: n.cfg.MaxConnectionRate, OpenFiles: n.files.Connections,
 		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, MaxPublishRate: n.cfg.MaxPublishRate, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
@@ -101,6 +102,17 @@ func (n *node) openGateway(context.Context) error {
 	n.gateway = gateway.New(cfg)
 	n.rpc.Node(n.gateway.Backend())
 	return nil
+}
+
+// about gives what the node says of itself to others, whether it has clients or not.
+func (n *node) about() func() census.Figures {
+	disk, began := dataFolder{n.store, n.broker, &tally{}}, time.Now()
+	return func() census.Figures {
+		return census.Figures{
+			ID: n.id, Started: began, Disk: census.Disk{Used: disk.Used(), Free: disk.Free(), Least: n.cfg.MinFreeBytes},
+			CoordinatorLeader: n.leader(), Suspects: n.suspects(), Corrupt: n.harmed(), FeedAge: n.director.Age(),
+		}
+	}
 }
 
 func (n *node) runGateway(ctx context.Context) error {

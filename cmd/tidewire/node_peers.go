@@ -119,10 +119,3 @@ func (b backend) ServeFollow(ctx context.Context, f rpc.Follow, s rpc.FollowerSt
 
 // Probe says which life this node is in.
 func (b backend) Probe(context.Context) (cluster.Life, error) { return b.life(), nil }
-
-// bystander is a node without clients.
-type bystander struct{}
-
-func (bystander) Figures(context.Context) ([]byte, error)             { return []byte("{}"), nil }
-func (bystander) Connections(context.Context, string) ([]byte, error) { return []byte("[]"), nil }
-func (bystander) Disconnect(context.Context, string) (bool, error)    { return false, nil }

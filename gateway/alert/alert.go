@@ -29,7 +29,7 @@ func Names() []string {
 type rule struct{ fire, resolve time.Duration }
 
 var rules = map[string]rule{
-	NodeDown:        {time.Second / 2, time.Second}, // a node that comes is not alive at first
+	NodeDown:        {0, time.Second}, // whoever declared it over has waited already
 	UnderReplicated: {time.Second, time.Second},
 	ReplicaLag:      {time.Second, time.Second},
 	CorruptReplica:  {0, time.Second},
@@ -37,6 +37,8 @@ var rules = map[string]rule{
 }
 
 const (
+	// comingTime is how long a node may take from its registration until it counts.
+	comingTime = 5 * time.Second
 	// MaxAlerts bounds what is known at once; more conditions wait until others
 	// are over.
 	MaxAlerts = 4096
@@ -57,6 +59,10 @@ type Report struct {
 type Input struct {
 	Snapshot *cluster.Snapshot
 	Reports  map[ident.NodeID]Report // of nodes that answered
+	// Stale says that no coordinator has been heard for a while: the snapshot tells
+	// nothing of who lives. Silent are the nodes that were asked last and did not answer.
+	Stale  bool
+	Silent map[ident.NodeID]bool
 }
 
 // Alert is one alert.
@@ -95,8 +101,14 @@ type Machine struct {
 // New makes a machine that knows of nothing.
 func New() *Machine { return &Machine{entries: map[key]*entry{}} }
 
-// Observe takes in what is known now.
-func (m *Machine) Observe(now time.Time, in Input) {
+// Observe takes in what is known now, and says when an alert fires or resolves if
+// nothing changes but the time; zero: none will.
+func (m *Machine) Observe(now time.Time, in Input) (next time.Time) {
+	due := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
 	found := conditions(in)
 	for k, c := range found {
 		e := m.entries[k]
@@ -109,7 +121,11 @@ func (m *Machine) Observe(now time.Time, in Input) {
 		}
 		e.over = time.Time{}
 		e.Topic, e.Partition, e.Node, e.Detail, e.Advice = c.topic, k.part.Index, k.node, c.detail, c.advice
-		if !e.fired && now.Sub(e.Since) >= rules[k.alert].fire {
+		switch fires := e.Since.Add(max(rules[k.alert].fire, c.patience)); {
+		case e.fired:
+		case now.Before(fires):
+			due(fires)
+		default:
 			e.fired, e.Firing = true, true
 		}
 	}
@@ -120,9 +136,12 @@ func (m *Machine) Observe(now time.Time, in Input) {
 		if e.over.IsZero() {
 			e.over = now
 		}
-		if !e.fired {
+		switch resolves := e.over.Add(rules[k.alert].resolve); {
+		case !e.fired:
 			delete(m.entries, k)
-		} else if now.Sub(e.over) >= rules[k.alert].resolve {
+		case now.Before(resolves):
+			due(resolves)
+		default:
 			e.Firing, e.Until = false, e.over
 			m.resolved = append(m.resolved, e.Alert)
 			delete(m.entries, k)
@@ -132,6 +151,7 @@ func (m *Machine) Observe(now time.Time, in Input) {
 	if over := len(m.resolved) - mostResolved; over > 0 {
 		m.resolved = slices.Delete(m.resolved, 0, over)
 	}
+	return next
 }
 
 // List is the firing alerts and then those that resolved lately, each the newest

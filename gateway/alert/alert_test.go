@@ -19,6 +19,12 @@ type scene struct {
 	s       *cluster.Snapshot
 	part    *cluster.Partition
 	reports map[ident.NodeID]Report
+	stale   bool
+	silent  map[ident.NodeID]bool
+}
+
+func (c *scene) input() Input {
+	return Input{Snapshot: c.s, Reports: c.reports, Stale: c.stale, Silent: c.silent}
 }
 
 var nodes = []ident.NodeID{{1}, {2}, {3}}
@@ -41,7 +47,7 @@ func (c *scene) says(seconds int, want string) {
 	c.Helper()
 	for range seconds {
 		c.now = c.now.Add(time.Second)
-		c.m.Observe(c.now, Input{c.s, c.reports})
+		c.m.Observe(c.now, c.input())
 	}
 	var got []string
 	for _, a := range c.m.List() {
@@ -77,7 +83,7 @@ func TestANodeThatGoesDownAndComesBack(t *testing.T) {
 	c.says(3, "")
 	c.s.Nodes[nodes[2]].State = cluster.Dead
 	c.part.ISR = nodes[:2]
-	c.says(1, "")
+	c.says(1, "node-down n3") // whoever declared it over has waited
 	c.says(1, "node-down n3, under-replicated orders/0")
 	c.s.Nodes[nodes[2]].State = cluster.Alive
 	c.says(3, "replica-lag orders/0 n3, under-replicated orders/0, node-down n3 resolved")
@@ -99,6 +105,49 @@ func TestWhatPassesInAMomentIsNoAlert(t *testing.T) {
 	c.says(1, "replica-lag orders/0 n3, under-replicated orders/0")
 	c.part.ISR = nodes[:2]
 	c.says(1, "replica-lag orders/0 n3, under-replicated orders/0")
+}
+
+// A node that has registered is not down, unless it does not come to serve.
+func TestANodeThatComes(t *testing.T) {
+	c := newScene(t)
+	n := c.s.Nodes[nodes[2]]
+	n.State, n.BrokerEpoch, n.Ended = cluster.Dead, 7, 5
+	c.says(5, "")
+	c.says(1, "node-down n3")
+	n.State, n.Activated = cluster.Alive, 7
+	c.says(2, "node-down n3 resolved")
+}
+
+// Where no coordinator is heard a node is down that does not answer.
+func TestNobodyTellsWhoLives(t *testing.T) {
+	c := newScene(t)
+	c.silent = map[ident.NodeID]bool{nodes[1]: true}
+	c.says(3, "")
+	c.stale = true
+	c.says(1, "node-down n2")
+	c.stale = false
+	c.says(2, "node-down n2 resolved")
+}
+
+// Whoever observes at the moments that the machine names misses none.
+func TestTheNextMomentIsKnown(t *testing.T) {
+	c := newScene(t)
+	if next := c.m.Observe(c.now, c.input()); !next.IsZero() {
+		t.Errorf("nothing will happen, and %s is named", next)
+	}
+	c.part.ISR = nodes[:2]
+	for _, want := range []string{"replica-lag orders/0 n3, under-replicated orders/0", "replica-lag orders/0 n3 resolved, under-replicated orders/0 resolved"} {
+		next := c.m.Observe(c.now, c.input())
+		if next != c.now.Add(time.Second) {
+			t.Fatalf("%s is named at %s", next, c.now)
+		}
+		c.m.Observe(next.Add(-time.Nanosecond), c.input())
+		c.says(1, want)
+		if next := c.m.Observe(c.now, c.input()); !next.IsZero() {
+			t.Errorf("nothing will happen, and %s is named", next)
+		}
+		c.part.ISR = nodes
+	}
 }
 
 // A replica that comes for a move is no replica that lags.
@@ -145,7 +194,7 @@ func TestAlertsAreBounded(t *testing.T) {
 	}
 	for range 3 {
 		c.now = c.now.Add(time.Second)
-		c.m.Observe(c.now, Input{c.s, c.reports})
+		c.m.Observe(c.now, c.input())
 	}
 	if n := len(c.m.List()); n != MaxAlerts {
 		t.Errorf("%d alerts", n)
@@ -153,7 +202,7 @@ func TestAlertsAreBounded(t *testing.T) {
 	topic.Partitions = topic.Partitions[:1]
 	for range 3 {
 		c.now = c.now.Add(time.Second)
-		c.m.Observe(c.now, Input{c.s, c.reports})
+		c.m.Observe(c.now, c.input())
 	}
 	if n := len(c.m.List()); n != mostResolved {
 		t.Errorf("%d alerts are told of", n)

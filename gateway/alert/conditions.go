@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
 
 // condition is what there is to be said where one holds.
-type condition struct{ topic, detail, advice string }
+type condition struct {
+	topic, detail, advice string
+	patience              time.Duration // before it is worth an alert, where that is more than the rule's
+}
 
 // defaultLeast stands for a node that does not say below which free space it
 // takes no records.
@@ -27,11 +31,8 @@ func conditions(in Input) map[key]condition {
 		return strings.Join(list, ", ")
 	}
 	for id, n := range s.Nodes {
-		if n.State == cluster.Dead {
-			out[key{alert: NodeDown, node: id}] = condition{
-				detail: fmt.Sprintf("node %s is down", name(s, id)),
-				advice: "Start it again with its data folder, or look into its log; what it held is copied to other nodes once it has been down for replica_replace.",
-			}
+		if c, down := down(in, n); down {
+			out[key{alert: NodeDown, node: id}] = c
 		}
 		disk(out, s, id, in.Reports)
 	}
@@ -67,6 +68,30 @@ func conditions(in Input) map[key]condition {
 		}
 	}
 	return out
+}
+
+// down says that a node is: the cluster has declared its life over, or nobody can
+// tell and it does not answer.
+func down(in Input, n *cluster.Node) (condition, bool) {
+	who := name(in.Snapshot, n.ID)
+	switch {
+	case n.Coming():
+		return condition{
+			detail: fmt.Sprintf("node %s has registered and does not come to serve", who),
+			advice: "Look into its log: it may recover a large folder, or its disk may hang.", patience: comingTime,
+		}, true
+	case n.State == cluster.Dead:
+		return condition{
+			detail: fmt.Sprintf("node %s is down", who),
+			advice: "Start it again with its data folder, or look into its log; what it held is copied to other nodes once it has been down for replica_replace.",
+		}, true
+	case in.Stale && in.Silent[n.ID]:
+		return condition{
+			detail: fmt.Sprintf("node %s does not answer this one, which hears no coordinator that could tell more", who),
+			advice: "Look which coordinators run, and at the network between them and this node: without most of them nothing is decided.",
+		}, true
+	}
+	return condition{}, false
 }
 
 // unsure reports that nobody knows whether a condition still holds, or that a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,14 +21,9 @@ import (
 )
 
 const (
-	// figuresTime bounds the wait for other nodes' figures, boundsTime that for
-	// where partitions stand, and callTime the wait for one node that is to do
-	// something or to list what it has.
-	figuresTime = 500 * time.Millisecond
-	boundsTime  = time.Second
-	callTime    = 2 * time.Second
-	// evaluateEvery is how often alerts are evaluated.
-	evaluateEvery = time.Second
+	// callTime bounds the wait for one node that is to do something or to list what
+	// it has.
+	callTime = 2 * time.Second
 	// asked is how many nodes are asked at once.
 	asked = 16
 )
@@ -39,18 +35,26 @@ type Peer interface {
 	Disconnect(ctx context.Context, connection string) (bool, error)
 }
 
+// Changes is the cluster's change feed.
+type Changes interface {
+	Next(ctx context.Context, after uint64) (*cluster.Snapshot, error)
+}
+
 // Config of a Census.
 type Config struct {
 	Self     ident.NodeID
 	Topology topology.Source // required
-	Backend  *Backend        // required: this node
+	Changes  Changes         // nil: what changes is noticed when the time comes
+	// Age is how long ago a coordinator was heard that hears the one that leads; nil:
+	// this node follows none that could fall silent.
+	Age     func() time.Duration
+	Backend *Backend // required: this node
 	// Local gives the bounds of a partition that this node leads; nil: it has no broker.
 	Local func(ident.Partition) (rpc.Bounds, error)
 	// Peer finds another node; nil: there is none.
 	Peer func(ident.NodeID) (Peer, error)
-	// Bounds asks a node for the bounds of partitions that it leads; what it does not
-	// serve is left out. nil where Peer is.
-	Bounds     func(ctx context.Context, node ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.Bounds, error)
+	// Bounds asks a node for the bounds of partitions that it leads. nil where Peer is.
+	Bounds     func(ctx context.Context, node ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.BoundsAnswer, error)
 	Registerer prometheus.Registerer // nil: nothing is counted in public
 	Logger     *slog.Logger
 }
@@ -62,6 +66,11 @@ type Census struct {
 
 	mu     sync.Mutex
 	alerts *alert.Machine
+	round  *round // the latest for whoever wants all figures
+	turn   int    // whom the next look begins with
+	// What came of the latest look at each node.
+	reports map[ident.NodeID]report
+	silent  map[ident.NodeID]bool
 }
 
 // New makes a census. It starts nothing.
@@ -69,10 +78,16 @@ func New(cfg Config) *Census {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Census{cfg: cfg, alerts: alert.New(), firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gateway_alerts_firing",
-		Help: "Alerts of the cluster that fire, as this node sees it.",
-	}, []string{"alert"})}
+	if cfg.Age == nil {
+		cfg.Age = func() time.Duration { return 0 }
+	}
+	c := &Census{
+		cfg: cfg, alerts: alert.New(), reports: map[ident.NodeID]report{}, silent: map[ident.NodeID]bool{},
+		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gateway_alerts_firing",
+			Help: "Alerts of the cluster that fire, as this node sees it.",
+		}, []string{"alert"}),
+	}
 	for _, name := range alert.Names() {
 		c.firing.WithLabelValues(name)
 	}
@@ -102,7 +117,8 @@ func (c *Census) each(ctx context.Context, nodes []ident.NodeID, f func(ctx cont
 	_ = g.Wait() // none fails
 }
 
-// others are the nodes but this one that are not known to be dead.
+// others are the nodes but this one that are not known to be dead, in an order that
+// stays.
 func (c *Census) others(s *cluster.Snapshot) (out []ident.NodeID) {
 	if c.cfg.Peer == nil {
 		return nil
@@ -112,71 +128,7 @@ func (c *Census) others(s *cluster.Snapshot) (out []ident.NodeID) {
 			out = append(out, id)
 		}
 	}
-	return out
-}
-
-// Figures of this node and of those that answer.
-func (c *Census) Figures(ctx context.Context) map[ident.NodeID]Figures {
-	ctx, cancel := context.WithTimeout(ctx, figuresTime)
-	defer cancel()
-	var mu sync.Mutex
-	out := map[ident.NodeID]Figures{}
-	c.each(ctx, c.others(c.cfg.Topology.Snapshot()), func(ctx context.Context, id ident.NodeID, p Peer) {
-		b, err := p.Figures(ctx)
-		f, err := said(id, b, err)
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		out[id] = f
-	})
-	out[c.cfg.Self] = c.Own()
-	return out
-}
-
-// Bounds of the partitions of some topics, from their leaders. Those whose leader
-// does not answer are left out.
-func (c *Census) Bounds(ctx context.Context, topics ...*cluster.Topic) map[ident.Partition]rpc.Bounds {
-	out := map[ident.Partition]rpc.Bounds{}
-	led := map[ident.NodeID][]ident.Partition{}
-	for _, t := range topics {
-		for i := range t.Partitions {
-			p := &t.Partitions[i]
-			ref := t.Ref(p.Index)
-			switch {
-			case p.Leader == c.cfg.Self && c.cfg.Local != nil:
-				if b, err := c.cfg.Local(ref); err == nil {
-					out[ref] = b
-				}
-			case p.Leader != (ident.NodeID{}) && p.Leader != c.cfg.Self:
-				led[p.Leader] = append(led[p.Leader], ref)
-			}
-		}
-	}
-	if c.cfg.Bounds == nil || len(led) == 0 {
-		return out
-	}
-	ctx, cancel := context.WithTimeout(ctx, boundsTime)
-	defer cancel()
-	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(asked)
-	for id, refs := range led {
-		g.Go(func() error {
-			got, err := c.cfg.Bounds(ctx, id, refs)
-			if err != nil {
-				return nil // its partitions are left out
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for ref, b := range got {
-				out[ref] = b
-			}
-			return nil
-		})
-	}
-	_ = g.Wait() // none fails
+	slices.SortFunc(out, func(a, b ident.NodeID) int { return slices.Compare(a[:], b[:]) })
 	return out
 }
 
@@ -239,39 +191,4 @@ func (c *Census) Dismiss(ctx context.Context, id string) bool {
 		}
 	})
 	return found
-}
-
-// Run evaluates alerts until ctx ends.
-func (c *Census) Run(ctx context.Context) error {
-	tick := time.NewTicker(evaluateEvery)
-	defer tick.Stop()
-	for {
-		c.evaluate(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (c *Census) evaluate(ctx context.Context) {
-	s := c.cfg.Topology.Snapshot()
-	in := alert.Input{Snapshot: s, Reports: map[ident.NodeID]alert.Report{}}
-	for id, f := range c.Figures(ctx) {
-		in.Reports[id] = alert.Report{Free: f.Disk.Free, Least: f.Disk.Least, Corrupt: f.Corrupt}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.alerts.Observe(time.Now(), in)
-	for name, n := range c.alerts.Firing() {
-		c.firing.WithLabelValues(name).Set(float64(n))
-	}
-}
-
-// Alerts are those that fire, and those that resolved lately.
-func (c *Census) Alerts() []alert.Alert {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.alerts.List()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/feed"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 	"tidewire/internal/testkit/activity"
@@ -74,27 +77,38 @@ type scene struct {
 	clients  map[ident.NodeID]*connection.Set
 	figures  map[ident.NodeID]census.Figures
 	reg      *prometheus.Registry
+	feed     *feed.Feed
+	heard    time.Time // a coordinator, last; zero: it is here
+	asked    atomic.Int64
+	unserved atomic.Int64 // the other node refuses so many times to say where a partition stands
 }
 
 func (s *scene) Snapshot() *cluster.Snapshot { return s.snapshot }
 
+func (s *scene) age() time.Duration {
+	if s.heard.IsZero() {
+		return 0
+	}
+	return time.Since(s.heard)
+}
+
 func newScene() (*scene, *census.Census) {
-	s := &scene{clients: map[ident.NodeID]*connection.Set{}, figures: map[ident.NodeID]census.Figures{}, reg: prometheus.NewRegistry()}
+	s := &scene{clients: map[ident.NodeID]*connection.Set{}, figures: map[ident.NodeID]census.Figures{}, reg: prometheus.NewRegistry(), feed: feed.New()}
 	s.snapshot = &cluster.Snapshot{Nodes: map[ident.NodeID]*cluster.Node{}}
 	for _, id := range []ident.NodeID{here, other, silent, dead} {
 		s.clients[id] = connection.New()
 		s.figures[id] = census.Figures{ID: here, Connections: int(id[0]), Disk: census.Disk{Free: 1 << 40}}
-		s.snapshot.Nodes[id] = &cluster.Node{ID: id, Name: id.String(), State: cluster.Alive}
+		s.snapshot.Nodes[id] = &cluster.Node{ID: id, Name: id.String(), State: cluster.Alive, Roles: []string{"gateway"}}
 	}
 	s.snapshot.Nodes[dead].State = cluster.Dead
 	backend := func(id ident.NodeID) *census.Backend {
-		return &census.Backend{Own: func() census.Figures { return s.figures[id] }, Clients: s.clients[id], Away: func(bool) {}}
+		return &census.Backend{Own: func() census.Figures { return s.figures[id] }, Clients: s.clients[id]}
 	}
 	return s, census.New(census.Config{
-		Self: here, Topology: s, Backend: backend(here), Registerer: s.reg,
+		Self: here, Topology: s, Changes: s.feed, Age: s.age, Backend: backend(here), Registerer: s.reg,
 		Local: func(p ident.Partition) (rpc.Bounds, error) {
 			if p.Index > 1 {
-				return rpc.Bounds{HW: 99}, errors.New("not served yet")
+				return rpc.Bounds{HW: 99}, fault.New(fault.LeaderUnavailable, "it is damaged").Lasts()
 			}
 			return rpc.Bounds{HW: 10 + ident.Offset(p.Index)}, nil
 		},
@@ -102,16 +116,24 @@ func newScene() (*scene, *census.Census) {
 			if id == here || id == dead {
 				return nil, errors.New("not to be asked")
 			}
+			s.asked.Add(1)
 			return node{backend(id), id == silent}, nil
 		},
-		Bounds: func(ctx context.Context, id ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.Bounds, error) {
-			if id == silent {
+		Bounds: func(ctx context.Context, id ident.NodeID, of []ident.Partition) (map[ident.Partition]rpc.BoundsAnswer, error) {
+			switch id {
+			case silent:
 				<-ctx.Done()
 				return nil, ctx.Err()
+			case dead:
+				return nil, fault.New(fault.LeaderUnavailable, "it refuses the connection")
 			}
-			out := map[ident.Partition]rpc.Bounds{}
+			out := map[ident.Partition]rpc.BoundsAnswer{}
 			for _, ref := range of {
-				out[ref] = rpc.Bounds{HW: 20 + ident.Offset(ref.Index)}
+				if s.unserved.Add(-1) >= 0 {
+					out[ref] = rpc.BoundsAnswer{Err: fault.New(fault.LeaderUnavailable, "it waits for its replicas")}
+					continue
+				}
+				out[ref] = rpc.BoundsAnswer{Bounds: rpc.Bounds{HW: 20 + ident.Offset(ref.Index)}}
 			}
 			return out, nil
 		},
@@ -143,6 +165,145 @@ func TestBoundsAreTheLeaders(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), got)
 		}
 	})
+}
+
+// A leader that has just begun does not know at first, and then it does.
+func TestBoundsOfANewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScene()
+		topic := &cluster.Topic{ID: ident.TopicID{1}, Name: "orders", Partitions: []cluster.Partition{{Leader: other}}}
+		s.snapshot.ByID = map[ident.TopicID]*cluster.Topic{topic.ID: topic}
+		s.unserved.Store(3)
+		began := time.Now()
+		if got := c.Bounds(t.Context(), topic); got[topic.Ref(0)].HW != 20 || time.Since(began) != 150*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(began), got)
+		}
+		// One that has led before is followed by who leads now.
+		before := *topic
+		before.Partitions = []cluster.Partition{{Leader: dead}}
+		topic.Modified = 1
+		if got := c.Bounds(t.Context(), &before); got[topic.Ref(0)].HW != 20 {
+			t.Errorf("%v", got)
+		}
+		s.unserved.Store(1000)
+		began = time.Now()
+		if got := c.Bounds(t.Context(), topic); len(got) != 0 || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), got)
+		}
+	})
+}
+
+// However many want to know, the others are asked a few times a second.
+func TestFiguresAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScene()
+		delete(s.snapshot.Nodes, silent)
+		for range 1000 {
+			if got := c.Figures(t.Context()); len(got) != 2 {
+				t.Fatalf("%v", got)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := s.asked.Load(); n > 4 {
+			t.Errorf("the other node was asked %d times in a second", n)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(time.Second)
+		if got := c.Figures(gone); len(got) < 1 {
+			t.Errorf("%v", got)
+		}
+		if got := c.Figures(t.Context()); len(got) != 2 {
+			t.Errorf("who called first has gone, and the others hear nothing: %v", got)
+		}
+	})
+}
+
+// In a large cluster each of the others takes its turn.
+func TestALargeClusterIsLookedAtInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScene()
+		delete(s.snapshot.Nodes, silent)
+		delete(s.snapshot.Nodes, dead)
+		for i := range 63 {
+			id := ident.NodeID{byte(10 + i)}
+			s.snapshot.Nodes[id] = &cluster.Node{ID: id, State: cluster.Alive}
+			s.clients[id] = connection.New()
+			s.figures[id] = census.Figures{Disk: census.Disk{Free: 1, Least: 60}}
+		}
+		activity.Start(t, c.Run)
+		time.Sleep(4500 * time.Millisecond)
+		if n := s.asked.Load(); n != 5*16 {
+			t.Errorf("%d calls in five looks", n)
+		}
+		if n := len(c.Alerts()); n != 63 {
+			t.Errorf("%d of 63 full disks are known", n)
+		}
+	})
+}
+
+func TestAlertsComeAsSoonAsSomethingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScene()
+		activity.Start(t, c.Run)
+		time.Sleep(10*time.Second + 7*time.Millisecond)
+		now := *s.snapshot
+		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
+		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}
+		s.snapshot = &now
+		s.feed.Publish(&now)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if got := c.Alerts(); len(got) != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A node that hears no coordinator is cut off if another one does, or if no other
+// gateway answers it; if they are as deaf, the coordinators are down.
+func TestWhoIsCutOff(t *testing.T) {
+	for name, x := range map[string]struct {
+		heard  time.Duration // by this node, before the end
+		by     time.Duration // by the other, likewise
+		other  bool          // it answers
+		cutOff bool
+	}{
+		"all hear":                  {0, 0, true, false},
+		"the other is silent":       {0, 0, false, false},
+		"the other hears":           {5 * time.Second, 0, true, true},
+		"nobody hears":              {5 * time.Second, 5 * time.Second, true, false},
+		"nobody hears, one later":   {5 * time.Second, 4 * time.Second, true, false},
+		"nobody hears, one earlier": {5 * time.Second, 50 * time.Second, true, false},
+		"nobody answers":            {5 * time.Second, 0, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c := newScene()
+				if x.other {
+					s.figures[other] = census.Figures{FeedAge: x.by}
+				} else {
+					delete(s.snapshot.Nodes, other)
+				}
+				s.heard = time.Now().Add(3*time.Second - x.heard)
+				activity.Start(t, c.Run)
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if got := c.CutOff(); got != x.cutOff {
+					t.Errorf("%t", got)
+				}
+				down := 0
+				for _, a := range c.Alerts() {
+					if a.Firing && a.Node == silent {
+						down++
+					}
+				}
+				if want := x.heard > 0; (down == 1) != want {
+					t.Errorf("%d alerts tell of the silent node", down)
+				}
+			})
+		})
+	}
 }
 
 func TestConnectionsOfEveryNode(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"tidewire/gateway/connection"
@@ -24,6 +26,8 @@ type Figures struct {
 	Suspects []ident.NodeID `json:",omitempty"`
 	// Corrupt are the partitions whose replica on this node is damaged.
 	Corrupt []ident.Partition `json:",omitempty"`
+	// FeedAge is how long ago the node heard a coordinator that hears the one that leads.
+	FeedAge time.Duration `json:",omitempty"`
 }
 
 // Disk of the data folder, in bytes.
@@ -40,8 +44,6 @@ type Rates struct{ InRecords, InBytes, OutMessages, OutBytes float64 }
 type Backend struct {
 	Own     func() Figures
 	Clients *connection.Set
-	// Away sends the node's clients to others, or with cancel stops doing so.
-	Away func(cancel bool)
 }
 
 // Figures of this node.
@@ -61,10 +63,73 @@ func (b *Backend) Disconnect(_ context.Context, id string) (bool, error) {
 	return b.Clients.Dismiss(id), nil
 }
 
-// Depart sends the node's clients away.
-func (b *Backend) Depart(_ context.Context, cancel bool) error {
-	b.Away(cancel)
-	return nil
+const (
+	// figuresTime bounds the wait for other nodes' figures.
+	figuresTime = 500 * time.Millisecond
+	// figuresFresh is how long what they said is given to others who want to know.
+	figuresFresh = 250 * time.Millisecond
+)
+
+// round is one time that everybody was asked.
+type round struct {
+	done    chan struct{} // closed when what follows is there
+	ended   time.Time
+	figures map[ident.NodeID]Figures
+}
+
+// over says that what came of a round is too old.
+func (r *round) over(now time.Time) bool {
+	select {
+	case <-r.done:
+		return now.Sub(r.ended) > figuresFresh
+	default:
+		return false
+	}
+}
+
+// Figures of this node and of those that answer. Callers at the same time share what
+// others say: however many call, each other node is asked a few times a second.
+func (c *Census) Figures(ctx context.Context) map[ident.NodeID]Figures {
+	c.mu.Lock()
+	r := c.round
+	mine := r == nil || r.over(time.Now())
+	if mine {
+		r = &round{done: make(chan struct{})}
+		c.round = r
+	}
+	c.mu.Unlock()
+	if mine { // for the others too: it goes on where this caller does not
+		r.figures = c.ask(context.WithoutCancel(ctx), c.others(c.cfg.Topology.Snapshot()))
+		r.ended = time.Now()
+		close(r.done)
+	}
+	out := map[ident.NodeID]Figures{}
+	select {
+	case <-r.done:
+		out = maps.Clone(r.figures)
+	case <-ctx.Done():
+	}
+	out[c.cfg.Self] = c.Own()
+	return out
+}
+
+// ask gives the figures of those of some nodes that answer.
+func (c *Census) ask(ctx context.Context, nodes []ident.NodeID) map[ident.NodeID]Figures {
+	ctx, cancel := context.WithTimeout(ctx, figuresTime)
+	defer cancel()
+	var mu sync.Mutex
+	out := map[ident.NodeID]Figures{}
+	c.each(ctx, nodes, func(ctx context.Context, id ident.NodeID, p Peer) {
+		b, err := p.Figures(ctx)
+		f, err := said(id, b, err)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[id] = f
+	})
+	return out
 }
 
 // said reads what another node says of itself.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -73,6 +74,8 @@ type Nodes interface {
 	Dismiss(ctx context.Context, id string) bool
 	// Alerts that fire, and those that resolved lately.
 	Alerts() []alert.Alert
+	// Age is how long ago this node heard a coordinator: as old is what it tells of others.
+	Age() time.Duration
 }
 
 // Config of the API. What is marked required has no default.
@@ -86,6 +89,8 @@ type Config struct {
 	// NotReady gives the reasons why this node cannot serve, as faults; none
 	// when it can. nil: always ready.
 	NotReady func() []error
+	// Warnings are what a node that is ready has to say all the same; nil: nothing.
+	Warnings func() []string
 
 	WebSocket http.Handler // at /ws; required
 	Pages     http.Handler // at / and below /assets/; nil: none

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tidewire/internal/fault"
+	"tidewire/internal/wire"
 )
 
 // healthz says that the process lives.
@@ -26,7 +27,20 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 		reasons = a.cfg.NotReady()
 	}
 	if len(reasons) == 0 {
-		return sendJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
+		l := wire.Begin(nil).Str("status", "ready")
+		if a.cfg.Warnings != nil {
+			if texts := a.cfg.Warnings(); len(texts) > 0 {
+				list := []byte{'['}
+				for i, text := range texts {
+					if i > 0 {
+						list = append(list, ',')
+					}
+					list = wire.AppendString(list, text)
+				}
+				l.Raw("warnings", append(list, ']'))
+			}
+		}
+		return sendJSON(w, http.StatusOK, l.Close())
 	}
 	texts := make([]string, len(reasons))
 	for i, reason := range reasons {

@@ -43,7 +43,8 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) error {
 		b = v.appendNode(b, n)
 	}
 	b = append(b, `],"coordinator_leader":`...)
-	return sendJSON(w, http.StatusOK, append(v.appendLeader(b), '}'))
+	b = append(v.appendLeader(b), `,"feed_age":`...)
+	return sendJSON(w, http.StatusOK, append(wire.AppendString(b, formatDuration(v.age)), '}'))
 }
 
 // describeNode is GET /nodes/{node}, by id or by name.
@@ -118,6 +119,7 @@ type nodeView struct {
 	figures  map[ident.NodeID]census.Figures
 	leader   ident.NodeID // of the coordinators; zero: none known
 	suspects []ident.NodeID
+	age      time.Duration // of what the cluster holds
 	names    names
 	led      map[ident.NodeID]int
 	followed map[ident.NodeID]int
@@ -126,11 +128,14 @@ type nodeView struct {
 
 func (a *API) nodeView(ctx context.Context, s *cluster.Snapshot) nodeView {
 	v := nodeView{
-		figures: a.cfg.Nodes.Figures(ctx), names: namesOf(s),
+		figures: a.cfg.Nodes.Figures(ctx), names: namesOf(s), age: max(0, a.cfg.Nodes.Age().Truncate(time.Millisecond)),
 		led: map[ident.NodeID]int{}, followed: map[ident.NodeID]int{}, moves: map[ident.NodeID][]byte{},
 	}
-	v.leader = v.figures[a.cfg.Nodes.Self()].CoordinatorLeader
-	v.suspects = v.figures[v.leader].Suspects
+	self := v.figures[a.cfg.Nodes.Self()]
+	v.leader, v.suspects = self.CoordinatorLeader, self.Suspects
+	if leading, ok := v.figures[v.leader]; ok { // it knows first
+		v.suspects = leading.Suspects
+	}
 	for _, t := range sortedTopics(s) {
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
@@ -182,9 +187,15 @@ func (v nodeView) appendLeader(b []byte) []byte {
 }
 
 // state is what the cluster holds of a node, but that the leading coordinator may
-// have heard ill of it since.
+// have heard ill of it since; and where what the cluster holds is old, a node that does
+// not answer this one may be anything.
 func (v nodeView) state(n *cluster.Node) cluster.NodeState {
-	if n.State == cluster.Alive && slices.Contains(v.suspects, n.ID) {
+	doubted := slices.Contains(v.suspects, n.ID)
+	if v.age > census.StaleAfter { // and so are the doubts
+		_, answered := v.figures[n.ID]
+		doubted = !answered
+	}
+	if doubted && n.Serves() && n.State != cluster.DrainingState {
 		return cluster.Suspect
 	}
 	return n.State

@@ -63,6 +63,9 @@ func (n *Node) Coming() bool { return !n.Serves() && !n.Over() }
 // Broker says that the node has the broker role.
 func (n *Node) Broker() bool { return slices.Contains(n.Roles, "broker") }
 
+// Gateway says that the node has the gateway role.
+func (n *Node) Gateway() bool { return slices.Contains(n.Roles, "gateway") }
+
 // Snapshot is everything the coordinator holds, at one Raft index.
 type Snapshot struct {
 	Cluster ident.ClusterID

@@ -60,6 +60,7 @@ type Remote struct {
 	feed *feed.Feed
 
 	mu     sync.Mutex
+	heard  time.Time    // when a coordinator last heard the one that leads, as this node knows
 	leader ident.NodeID // as was heard last; zero: unknown
 	turn   int          // which of the known comes next
 	lost   map[ident.NodeID]time.Time
@@ -70,7 +71,7 @@ func New(cfg Config) *Remote {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Remote{cfg: cfg, feed: feed.New(), lost: map[ident.NodeID]time.Time{}}
+	return &Remote{cfg: cfg, feed: feed.New(), heard: time.Now(), lost: map[ident.NodeID]time.Time{}}
 }
 
 // Snapshot is the latest state; never nil.
@@ -86,6 +87,23 @@ func (r *Remote) Leader() ident.NodeID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader
+}
+
+// Age is how long ago a coordinator, as this node has heard, heard the one that leads:
+// what the snapshot tells may be as old. Before the first word it counts from New.
+func (r *Remote) Age() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.heard)
+}
+
+// told notes how fresh a message is.
+func (r *Remote) told(m cluster.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := time.Now().Add(-m.Heard); at.After(r.heard) {
+		r.heard = at
+	}
 }
 
 // Run follows the change feed until ctx ends.
@@ -129,7 +147,11 @@ func (r *Remote) watch(ctx context.Context, to ident.NodeID) (heard bool, err er
 		if m.Leader != (ident.NodeID{}) {
 			r.heardOf(m.Leader)
 		}
-		return r.take(m)
+		if err := r.take(m); err != nil {
+			return err
+		}
+		r.told(m)
+		return nil
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

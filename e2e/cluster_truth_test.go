@@ -1,0 +1,202 @@
+package e2e_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidewire/e2e/client"
+	"tidewire/e2e/harness"
+)
+
+// alertIn is how soon an alert shows what happened, and how soon it is over.
+const alertIn = 3 * time.Second
+
+// TestEveryNodeTellsTheTruth lets something happen to a node in every way there is,
+// and measures at each other node how long its list of nodes and its alerts take to
+// tell: one that is asked elsewhere learns the same, as soon.
+func TestEveryNodeTellsTheTruth(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		roles []string
+	}{
+		{"three nodes that do everything", nil},
+		{"coordinators by themselves", sixNodes()},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := harness.StartCluster(t, harness.ClusterOptions{Roles: x.roles, Links: true})
+			c.API().CreateTopic(t, "truth", `"partitions":6`)
+			c.AwaitSpread(patience, "truth")
+			leader := c.CoordinatorLeader()
+			other := c.Others(append([]*harness.Member{leader}, c.Members[:len(c.Members)-3]...)...)[0]
+			for _, victim := range []*harness.Member{other, leader} {
+				for _, e := range []struct {
+					name  string
+					begin func()
+					state string
+					end   func()
+				}{
+					{"kill -9", victim.Kill, "dead", func() { c.Run(victim) }},
+					{"a pause", victim.Pause, "dead", victim.Continue},
+					{"a cut from all others", func() { c.Links.Isolate(victim.Name) }, "dead", c.Links.Heal},
+					{"a drain", func() { drain(t, c, victim, false) }, "draining", func() { drain(t, c, victim, true) }},
+				} {
+					tell(t, c, victim, e.name, e.begin, e.state, e.state == "dead")
+					tell(t, c, victim, "the end of "+e.name, e.end, "alive", false)
+					c.AwaitWhole(patience, "truth")
+				}
+			}
+		})
+	}
+}
+
+// TestGatewaysWithoutCoordinators takes all coordinators from brokers with gateways: each
+// of them says so, and is ready all the same, for no other would serve better. One that
+// is cut off alone says that it is not ready.
+func TestGatewaysWithoutCoordinators(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{Roles: sixNodes(), Links: true})
+	c.API().CreateTopic(t, "deaf", `"partitions":3`)
+	gateways := c.With("gateway")
+	alone := gateways[0]
+	for _, m := range gateways {
+		if list, raw, err := client.New(m.URL).TryAlerts(t.Context()); err != nil || len(list) > 0 {
+			t.Errorf("%s: all is well, and it tells of %s (%v)", m.Name, raw, err)
+		}
+	}
+
+	c.Links.Isolate(alone.Name)
+	awaitReadiness(t, alone, 503, "coordinator-unavailable")
+	for _, m := range gateways[1:] {
+		awaitReadiness(t, m, 200, `{"status":"ready"}`)
+	}
+	if info, err := client.New(alone.URL).TryNodes(t.Context()); err != nil {
+		t.Error(err)
+	} else {
+		for _, n := range info.Nodes {
+			if n.Name != alone.Name && n.State == "alive" {
+				t.Errorf("%s hears nobody, and calls %s alive", alone.Name, n.Name)
+			}
+		}
+	}
+	c.Links.Heal()
+	awaitReadiness(t, alone, 200, `{"status":"ready"}`)
+
+	coordinators := c.With("coordinator")
+	began := time.Now()
+	for _, m := range coordinators {
+		m.Kill()
+	}
+	for _, m := range gateways {
+		c.AwaitNodes(slack(truthIn), m.Name+" doubts the coordinators", func(info client.NodesInfo) bool {
+			return !slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool {
+				return (n.State == "suspect") != slices.Equal(n.Roles, []string{"coordinator"})
+			})
+		}, c.Others(m)...)
+		harness.Await(t, slack(alertIn), m.Name+" tells that the coordinators are down", func() bool {
+			list, _, err := client.New(m.URL).TryAlerts(t.Context())
+			down := 0
+			for _, a := range list {
+				if a.Name == "node-down" && a.State == "firing" {
+					down++
+				}
+			}
+			return err == nil && down == len(coordinators)
+		})
+		t.Logf("%s tells %s after the coordinators were killed", m.Name, time.Since(began).Round(time.Millisecond))
+		awaitReadiness(t, m, 200, "no coordinator has been heard")
+	}
+	pause(t.Context(), 3*time.Second)
+	for _, m := range gateways {
+		awaitReadiness(t, m, 200, "no coordinator has been heard")
+		client.New(m.URL).Must(t, 201, "POST", "/topics/deaf", "application/json", `1`)
+	}
+	c.Run(coordinators...)
+	for _, m := range gateways {
+		awaitReadiness(t, m, 200, `{"status":"ready"}`)
+	}
+}
+
+// awaitReadiness waits until a gateway says how it is.
+func awaitReadiness(t *testing.T, m *harness.Member, status int, with string) {
+	t.Helper()
+	var ans client.Answer
+	api := client.New(m.URL)
+	defer api.HTTP.CloseIdleConnections()
+	began := time.Now()
+	harness.Await(t, patience, m.Name+" says that it is ready or not", func() bool {
+		var err error
+		if ans, err = api.Do(t.Context(), "GET", "/readyz", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		return ans.Status == status && strings.Contains(ans.Body, with)
+	})
+	t.Logf("%s after %s: %d %s", m.Name, time.Since(began).Round(time.Millisecond), ans.Status, ans.Body)
+}
+
+// tell lets something happen and measures when each other node tells of it.
+func tell(t *testing.T, c *harness.Cluster, victim *harness.Member, what string, happen func(), state string, alerts bool) {
+	t.Helper()
+	began := time.Now()
+	happen()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, m := range c.Others(victim) {
+		if !m.Has("gateway") {
+			continue
+		}
+		wait.Go(func() {
+			api := client.New(m.URL)
+			defer api.HTTP.CloseIdleConnections()
+			var listed, alerted time.Duration
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for listed == 0 || alerted == 0 {
+				if info, err := api.TryNodes(ctx); err == nil && listed == 0 {
+					if x, ok := info.Find(victim.Name); ok && x.State == state {
+						listed = time.Since(began)
+					}
+				}
+				if list, _, err := api.TryAlerts(ctx); err == nil && alerted == 0 {
+					fires := slices.ContainsFunc(list, func(a client.Alert) bool {
+						return a.Name == "node-down" && a.State == "firing" && a.Node == victim.Name
+					})
+					if fires == alerts {
+						alerted = time.Since(began)
+					}
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					t.Errorf("%s of %s: %s does not tell: nodes after %s, alerts after %s", what, victim.Name, m.Name, listed, alerted)
+					return
+				}
+			}
+			t.Logf("%s of %s: %s lists it after %s, its alerts tell after %s", what, victim.Name, m.Name, listed.Round(time.Millisecond), alerted.Round(time.Millisecond))
+			if listed > slack(truthIn) || alerted > slack(alertIn) {
+				t.Errorf("%s of %s: %s lists it after %s (%s at most), its alerts tell after %s (%s)", what, victim.Name, m.Name, listed, truthIn, alerted, alertIn)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// drain asks for a drain, or for its end, wherever it can be asked for.
+func drain(t *testing.T, c *harness.Cluster, victim *harness.Member, cancel bool) {
+	t.Helper()
+	args := []string{"drain", victim.Name}
+	if cancel {
+		args = append(args, "--cancel")
+	}
+	for _, m := range c.Others(victim) {
+		if m.Has("gateway") {
+			if stdout, stderr, code := m.CLI(t.Context(), nil, args...); code != 0 {
+				t.Fatalf("drain of %s: exit %d: %s%s", victim.Name, code, stdout, stderr)
+			}
+			return
+		}
+	}
+}
