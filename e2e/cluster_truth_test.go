@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,14 @@ func TestEveryNodeTellsTheTruth(t *testing.T) {
 			c.AwaitSpread(patience, "truth")
 			leader := c.CoordinatorLeader()
 			other := c.Others(append([]*harness.Member{leader}, c.Members[:len(c.Members)-3]...)...)[0]
-			for _, victim := range []*harness.Member{other, leader} {
+			victims := []*harness.Member{other}
+			if x.roles != nil {
+				victims[0] = leader // that of the other kind is soaked
+			}
+			if harness.Soak() {
+				victims = []*harness.Member{other, leader}
+			}
+			for _, victim := range victims {
 				for _, e := range []struct {
 					name  string
 					begin func()
@@ -119,6 +127,35 @@ func TestGatewaysWithoutCoordinators(t *testing.T) {
 	}
 }
 
+// TestNodesWithoutClients has brokers and a coordinator beside the only gateway: it
+// tells of their disks as of its own, and of damage on them.
+func TestNodesWithoutClients(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{
+		Roles: []string{"coordinator", "broker", "broker", "gateway"}, Args: []string{"--scrub-rate", "64MiB", "--scrub-every", "2s"},
+	})
+	api := c.API()
+	info := api.CreateTopic(t, "plain", `"replicas":2,"retention":{"bytes":33554432}`)
+	nodes, err := api.TryNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Nodes {
+		if n.Uptime == "" || n.Disk.Free < 1<<20 || n.State != "alive" {
+			t.Errorf("%s says nothing of itself: %+v", n.Name, n)
+		}
+	}
+	if list, raw, err := api.TryAlerts(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("all is well, and an alert fires: %s (%v)", raw, err)
+	}
+	value := strings.Repeat("a", 256<<10)
+	for range 40 {
+		api.Must(t, 201, "POST", "/topics/plain", "text/plain", value)
+	}
+	follower := c.Others(c.Member(api.Topic(t, "plain").Layout.Partitions[0].Leader), c.Members[0], c.Members[3])[0]
+	harness.FlipByte(t, awaitSealed(t, follower, info, 0), 100_000)
+	awaitAlert(t, c, "corrupt-replica", follower.Name)
+}
+
 // awaitReadiness waits until a gateway says how it is.
 func awaitReadiness(t *testing.T, m *harness.Member, status int, with string) {
 	t.Helper()
@@ -187,16 +224,5 @@ func tell(t *testing.T, c *harness.Cluster, victim *harness.Member, what string,
 // drain asks for a drain, or for its end, wherever it can be asked for.
 func drain(t *testing.T, c *harness.Cluster, victim *harness.Member, cancel bool) {
 	t.Helper()
-	args := []string{"drain", victim.Name}
-	if cancel {
-		args = append(args, "--cancel")
-	}
-	for _, m := range c.Others(victim) {
-		if m.Has("gateway") {
-			if stdout, stderr, code := m.CLI(t.Context(), nil, args...); code != 0 {
-				t.Fatalf("drain of %s: exit %d: %s%s", victim.Name, code, stdout, stderr)
-			}
-			return
-		}
-	}
+	c.API(victim).Must(t, 202, "POST", "/nodes/"+victim.Name+"/drain", "application/json", fmt.Sprintf(`{"cancel":%t}`, cancel))
 }

@@ -21,6 +21,10 @@ type NodeInfo struct {
 	CoordinatorLeader bool              `json:"coordinator_leader"`
 	Moves             []json.RawMessage `json:"moves"`
 	Connections       *int64            `json:"connections"`
+	Uptime            string            `json:"uptime"`
+	Disk              struct {
+		Free int64 `json:"free"`
+	} `json:"disk"`
 }
 
 // NodesInfo is the answer to GET /nodes/.
