@@ -114,7 +114,7 @@ func TestAReaderThatHasMoreIsToldNothingOld(t *testing.T) {
 		news := 0
 		for _, m := range got() {
 			if m.News != nil {
-				if news++; m.News.From != 0 || m.News.To != 6 {
+				if news++; m.News.From != 5 || m.News.To != 6 {
 					t.Fatalf("%+v", m.News)
 				}
 			}

@@ -48,8 +48,9 @@ type Joined struct {
 	Voter   bool // it counts for the majority; there is nothing more to ask for
 }
 
-// Message is one of the change feed. The first one of a stream carries the whole
-// state, unless the reader has it already; one without News is a beat.
+// Message is one of the change feed. The first ones of a stream carry the whole
+// state, unless the reader has it already; one without News is a beat. News of which
+// there is much come in parts.
 type Message struct {
 	News *Delta `json:",omitempty"`
 	// Index is the newest that the sender has applied.

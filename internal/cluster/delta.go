@@ -10,14 +10,18 @@ import (
 // Delta is what changed from one snapshot to a later one. From 0 it is the whole
 // of the later one.
 type Delta struct {
-	From, To     uint64 // indexes
-	Cluster      ident.ClusterID
-	Topics       []*Topic        `json:",omitempty"` // new and changed, whole
-	TopicsGone   []ident.TopicID `json:",omitempty"`
-	Nodes        []*Node         `json:",omitempty"` // new and changed, whole
-	NodesGone    []ident.NodeID  `json:",omitempty"`
-	Deleted      []Deletion      `json:",omitempty"` // since From, and still remembered
+	From, To uint64 // indexes
+	Cluster  ident.ClusterID
+	Topics   []*Topic `json:",omitempty"` // new and changed, whole
+	Nodes    []*Node  `json:",omitempty"` // new and changed, whole
+	// AllNodes says that Nodes are all there are.
+	AllNodes  bool           `json:",omitempty"`
+	NodesGone []ident.NodeID `json:",omitempty"`
+	// Deleted are the topics that went since From; from 0, those that are remembered.
+	Deleted      []Deletion `json:",omitempty"`
 	DeletedFloor uint64
+	// More says that this is a part, and another one of the same delta follows.
+	More bool `json:",omitempty"`
 }
 
 // Deletion is the end of one life of a topic.
@@ -26,31 +30,40 @@ type Deletion struct {
 	Index uint64
 }
 
-// Between is what leads from one snapshot to a later one of the same cluster. A
-// topic counts as changed by its Modified, a node by its value.
-func Between(from, to *Snapshot) *Delta {
-	d := &Delta{From: from.Index, To: to.Index, Cluster: to.Cluster, DeletedFloor: to.DeletedFloor}
-	for id, t := range to.ByID {
-		if old, known := from.ByID[id]; !known || old != t && t.Modified > from.Index {
+// Mark is as much of a snapshot as is needed to tell what changed since. It holds no
+// topics: whoever is slow keeps no old ones alive.
+type Mark struct {
+	Index uint64
+	Nodes map[ident.NodeID]*Node // nil: not known
+}
+
+// Mark of the snapshot.
+func (s *Snapshot) Mark() Mark { return Mark{s.Index, s.Nodes} }
+
+// Since is what leads from a mark to a later snapshot of the same cluster. A topic
+// counts as changed by its Modified, a node by its value. It is the whole where
+// deletions that count are no longer remembered.
+func (s *Snapshot) Since(from Mark) *Delta {
+	if from.Index < s.DeletedFloor {
+		from = Mark{}
+	}
+	d := &Delta{From: from.Index, To: s.Index, Cluster: s.Cluster, DeletedFloor: s.DeletedFloor, AllNodes: from.Nodes == nil}
+	for _, t := range s.ByID {
+		if t.Modified > from.Index {
 			d.Topics = append(d.Topics, t)
 		}
 	}
-	for id := range from.ByID {
-		if _, there := to.ByID[id]; !there {
-			d.TopicsGone = append(d.TopicsGone, id)
-		}
-	}
-	for id, n := range to.Nodes {
+	for id, n := range s.Nodes {
 		if old, known := from.Nodes[id]; !known || old != n && !old.Equal(n) {
 			d.Nodes = append(d.Nodes, n)
 		}
 	}
 	for id := range from.Nodes {
-		if _, there := to.Nodes[id]; !there {
+		if _, there := s.Nodes[id]; !there {
 			d.NodesGone = append(d.NodesGone, id)
 		}
 	}
-	for id, index := range to.Deleted {
+	for id, index := range s.Deleted {
 		if index > from.Index {
 			d.Deleted = append(d.Deleted, Deletion{id, index})
 		}
@@ -62,6 +75,8 @@ func Between(from, to *Snapshot) *Delta {
 // delta that does not begin where s stands, or leads nowhere, is an error.
 func (d *Delta) Apply(s *Snapshot) (*Snapshot, error) {
 	switch {
+	case d.More:
+		return nil, fmt.Errorf("changes from index %d are not all there", d.From)
 	case d.From == 0:
 		s = &Snapshot{}
 	case s.Index != d.From:
@@ -83,13 +98,13 @@ func (d *Delta) Apply(s *Snapshot) (*Snapshot, error) {
 }
 
 func (d *Delta) applyTopics(out *Snapshot, before uint64) error {
-	if len(d.Topics)+len(d.TopicsGone) > 0 || out.Topics == nil {
+	if len(d.Topics)+len(d.Deleted) > 0 || out.Topics == nil {
 		out.Topics, out.ByID = copied(out.Topics), copied(out.ByID)
 	}
-	for _, id := range d.TopicsGone {
-		if t := out.ByID[id]; t != nil {
+	for _, gone := range d.Deleted {
+		if t := out.ByID[gone.Topic]; t != nil {
 			delete(out.Topics, t.Name)
-			delete(out.ByID, id)
+			delete(out.ByID, gone.Topic)
 		}
 	}
 	for _, t := range d.Topics {
@@ -109,6 +124,9 @@ func (d *Delta) applyTopics(out *Snapshot, before uint64) error {
 }
 
 func (d *Delta) applyNodes(out *Snapshot) error {
+	if d.AllNodes {
+		out.Nodes = nil
+	}
 	if len(d.Nodes)+len(d.NodesGone) > 0 || out.Nodes == nil {
 		out.Nodes = copied(out.Nodes)
 	}

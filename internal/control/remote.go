@@ -138,6 +138,7 @@ func (r *Remote) watch(ctx context.Context, to ident.NodeID) (heard bool, err er
 	defer cancel(nil)
 	silence := time.AfterFunc(silentAfter, func() { cancel(errSilent) })
 	defer silence.Stop()
+	var parts *cluster.Delta // of news that are not all there
 	err = r.cfg.Client.Watch(ctx, to, r.feed.Snapshot().Index, func(m cluster.Message) error {
 		silence.Reset(silentAfter)
 		if m.Heard > deafAfter {
@@ -147,11 +148,14 @@ func (r *Remote) watch(ctx context.Context, to ident.NodeID) (heard bool, err er
 		if m.Leader != (ident.NodeID{}) {
 			r.heardOf(m.Leader)
 		}
-		if err := r.take(m); err != nil {
-			return err
+		news, err := joined(&parts, m.News)
+		if err == nil && news != nil {
+			err = r.take(news)
 		}
-		r.told(m)
-		return nil
+		if err == nil {
+			r.told(m)
+		}
+		return err
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -159,19 +163,34 @@ func (r *Remote) watch(ctx context.Context, to ident.NodeID) (heard bool, err er
 	return heard, err
 }
 
-// take applies what a message tells.
-func (r *Remote) take(m cluster.Message) error {
-	if m.News == nil {
-		return nil
+// joined gives news once all parts of them are there; nil before that.
+func joined(parts **cluster.Delta, news *cluster.Delta) (*cluster.Delta, error) {
+	if news == nil {
+		return nil, nil
 	}
+	if *parts == nil {
+		*parts = news
+	} else if err := (*parts).Join(news); err != nil {
+		return nil, err
+	}
+	if news.More {
+		return nil, nil
+	}
+	all := *parts
+	*parts = nil
+	return all, nil
+}
+
+// take applies what is new.
+func (r *Remote) take(news *cluster.Delta) error {
 	now := r.feed.Snapshot()
-	if now.Cluster != (ident.ClusterID{}) && m.News.Cluster != now.Cluster {
-		return fmt.Errorf("it is a coordinator of cluster %s, and this node's is %s", m.News.Cluster, now.Cluster)
+	if now.Cluster != (ident.ClusterID{}) && news.Cluster != now.Cluster {
+		return fmt.Errorf("it is a coordinator of cluster %s, and this node's is %s", news.Cluster, now.Cluster)
 	}
-	if m.News.To <= now.Index {
+	if news.To <= now.Index {
 		return nil // what it tells is no newer
 	}
-	next, err := m.News.Apply(now)
+	next, err := news.Apply(now)
 	if err != nil {
 		return err
 	}

@@ -146,14 +146,14 @@ func (f *fleet) Watch(ctx context.Context, to ident.NodeID, from uint64, each fu
 	if err != nil {
 		return err
 	}
-	has := &cluster.Snapshot{}
+	has := cluster.Mark{}
 	for {
 		f.mu.Lock()
 		m := cluster.Message{Leader: f.leader, Heard: n.heard}
 		mute := n.mute
 		f.mu.Unlock()
 		if s := n.feed.Snapshot(); s.Index > has.Index && s.Index > from {
-			m.News, has = cluster.Between(has, s), s
+			m.News, has = s.Since(has), s.Mark()
 		}
 		if !mute {
 			if err := each(m); err != nil {

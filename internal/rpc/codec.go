@@ -13,9 +13,9 @@ import (
 // Bounds of messages. What a peer sends is bounded before it is read, and again by
 // what it is: a message of small things is not as long as one of batches.
 const (
-	maxMessageBytes  = record.MaxBatchBytes + 1<<20 // of a request, and of batches in an answer
-	maxControlBytes  = 4 << 20                      // of anything that holds no batches
-	maxSnapshotBytes = 64 << 20                     // of all that the coordinator holds
+	maxMessageBytes = record.MaxBatchBytes + 1<<20 // of a request, and of batches in an answer
+	maxControlBytes = 4 << 20                      // of anything that holds no batches
+	maxListBytes    = 64 << 20                     // of a list of connections
 )
 
 // MaxSendBytes bounds the batches of one FromLeader, and leaves room for a batch of
@@ -97,10 +97,10 @@ func contiguous(data mem.BufferSlice) (b []byte, given bool) {
 
 func bound(v any) int {
 	switch v.(type) {
-	case *appendRequest, *followResponse, *tidewirepb.ReadResponse:
-		return maxMessageBytes
-	case *tidewirepb.WatchResponse, *tidewirepb.ConnectionsResponse:
-		return maxSnapshotBytes
+	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.WatchResponse:
+		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be
+	case *tidewirepb.ConnectionsResponse:
+		return maxListBytes
 	case *appendResponse:
 		return maxMessageBytes // answers of as many records as a request can hold
 	}

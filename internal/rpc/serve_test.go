@@ -301,7 +301,7 @@ func (h *hangs) ServePropose(ctx context.Context, _ cluster.RequestID, _ cluster
 func TestWatches(t *testing.T) {
 	s := serve(t, ServerConfig{}, "127.0.0.1:0")
 	topics := &cluster.Snapshot{Index: 8, Cluster: theirs, Nodes: map[ident.NodeID]*cluster.Node{nodeA: {ID: nodeA, Name: "a"}}}
-	news := cluster.Between(&cluster.Snapshot{}, topics)
+	news := topics.Since(cluster.Mark{})
 	c := &coordinator{watch: func(ctx context.Context, from uint64, send func(cluster.Message) error) error {
 		if from != 7 {
 			t.Errorf("from %d", from)
