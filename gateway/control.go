@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/gateway/census"
 	"tidewire/gateway/router"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -19,10 +20,15 @@ type control struct {
 	Coordinator
 	broker  Broker
 	router  *router.Router
+	age     func() time.Duration // since a coordinator was heard
 	propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
 }
 
 const (
+	// decideTime bounds the wait for a decision: a coordinator that fails has a
+	// successor by then. Where none has been heard for a while there is hardly one.
+	decideTime = 5 * time.Second
+	deafTime   = time.Second
 	// settleTime bounds the wait for brokers. The decision stands whether they have
 	// acted or not, so nothing fails when the time is over.
 	settleTime = 2 * time.Second
@@ -33,6 +39,14 @@ const (
 	// looks is how many partitions are looked at at once.
 	looks = 16
 )
+
+// deciding bounds a call to the coordinator.
+func (c control) deciding(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.age() > census.StaleAfter {
+		return context.WithTimeout(ctx, deafTime)
+	}
+	return context.WithTimeout(ctx, decideTime)
+}
 
 // settle waits for this node's snapshot and broker.
 func (c control) settle(ctx context.Context, index uint64) {
@@ -70,7 +84,9 @@ func (c control) led(ctx context.Context, t *cluster.Topic) {
 }
 
 func (c control) CreateTopic(ctx context.Context, spec cluster.TopicSpec) (*cluster.Topic, bool, error) {
-	t, created, err := c.Coordinator.CreateTopic(ctx, spec)
+	decided, done := c.deciding(ctx)
+	defer done()
+	t, created, err := c.Coordinator.CreateTopic(decided, spec)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, settleTime)
 		defer cancel()
@@ -81,7 +97,9 @@ func (c control) CreateTopic(ctx context.Context, spec cluster.TopicSpec) (*clus
 }
 
 func (c control) AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error) {
-	t, err := c.Coordinator.AlterTopic(ctx, name, patch)
+	decided, done := c.deciding(ctx)
+	defer done()
+	t, err := c.Coordinator.AlterTopic(decided, name, patch)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, settleTime)
 		defer cancel()
@@ -91,7 +109,9 @@ func (c control) AlterTopic(ctx context.Context, name string, patch cluster.Sett
 }
 
 func (c control) DeleteTopic(ctx context.Context, name string) error {
-	err := c.Coordinator.DeleteTopic(ctx, name)
+	decided, done := c.deciding(ctx)
+	defer done()
+	err := c.Coordinator.DeleteTopic(decided, name)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, settleTime)
 		defer cancel()
@@ -105,7 +125,9 @@ func (c control) Drain(ctx context.Context, node ident.NodeID, cancel bool) erro
 	if c.propose == nil {
 		return fault.New(fault.CoordinatorUnavailable, "this node has no way to ask the coordinator for that")
 	}
-	a, err := c.propose(ctx, cluster.Change{Drain: &cluster.Drain{Node: node, Cancel: cancel}})
+	decided, end := c.deciding(ctx)
+	defer end()
+	a, err := c.propose(decided, cluster.Change{Drain: &cluster.Drain{Node: node, Cancel: cancel}})
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func TestANewTopicIsAnsweredOnceItIsServed(t *testing.T) {
 				}
 				r := router.New(router.Config{Self: ident.NodeID{9}, Topology: d, Peer: func(ident.NodeID) (router.Peer, error) { return leading{d.Broker}, nil }})
 				began := time.Now()
-				if _, _, err := (control{Coordinator: d, router: r}).CreateTopic(t.Context(), cluster.TopicSpec{}); err != nil {
+				if _, _, err := (control{Coordinator: d, router: r, age: fresh}).CreateTopic(t.Context(), cluster.TopicSpec{}); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took < min(c.serves, c.want) || took > c.want {
@@ -75,9 +75,33 @@ func TestANewTopicIsAnsweredOnceItIsServed(t *testing.T) {
 	}
 }
 
+func fresh() time.Duration { return 0 }
+
+// undecided answers nothing.
+type undecided struct{ *decider }
+
+func (undecided) AlterTopic(ctx context.Context, _ string, _ cluster.SettingsPatch) (*cluster.Topic, error) {
+	<-ctx.Done()
+	return nil, fault.New(fault.CoordinatorUnavailable, "nobody leads")
+}
+
+// A change waits until a coordinator that failed has a successor, and hardly at all
+// where none has been heard for a while.
+func TestAChangeThatNobodyDecides(t *testing.T) {
+	for age, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 3 * time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			c := control{Coordinator: undecided{&decider{Broker: memlog.New()}}, age: func() time.Duration { return age }}
+			began := time.Now()
+			if _, err := c.AlterTopic(t.Context(), "orders", cluster.SettingsPatch{}); !fault.Is(err, fault.CoordinatorUnavailable) || time.Since(began) != want {
+				t.Errorf("after %s: %v", time.Since(began), err)
+			}
+		})
+	}
+}
+
 func TestADrainThatIsRefused(t *testing.T) {
 	d := &decider{Broker: memlog.New()}
-	c := control{Coordinator: d, propose: func(_ context.Context, change cluster.Change) (cluster.Answer, error) {
+	c := control{Coordinator: d, age: fresh, propose: func(_ context.Context, change cluster.Change) (cluster.Answer, error) {
 		if change.Drain == nil || change.Drain.Node != (ident.NodeID{7}) || change.Drain.Cancel {
 			t.Errorf("%+v", change)
 		}

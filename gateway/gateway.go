@@ -152,7 +152,7 @@ func New(cfg Config) *Gateway {
 		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
 	})
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker, g.router, cfg.Propose}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker, g.router, g.census.Age, cfg.Propose}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,

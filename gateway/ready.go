@@ -21,9 +21,9 @@ func (g *Gateway) notReady() (reasons []error) {
 	if len(reasons) > 0 {
 		return reasons // what it says of itself goes further
 	}
-	if g.census.CutOff() {
+	if why := g.census.CutOff(); why != "" {
 		return append(reasons, fault.New(fault.CoordinatorUnavailable,
-			"no coordinator has been heard for %s, and this node alone is cut off: look at its network; it is ready again once it hears one", g.heard()).After(time.Second))
+			"no coordinator has been heard for %s, %s: look at this node's network, and which nodes run; it is ready again once it hears a coordinator", g.heard(), why).After(time.Second))
 	}
 	switch n := g.cfg.Coordinator.Snapshot().Nodes[g.cfg.Node]; {
 	case n == nil:

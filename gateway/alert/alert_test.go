@@ -157,6 +157,17 @@ func TestAMoveIsNoAlert(t *testing.T) {
 	c.says(5, "")
 }
 
+// A topic that was made while a broker was down has too few replicas, all in sync.
+func TestAReplicaThatHasNoPlace(t *testing.T) {
+	c := newScene(t)
+	c.part.Replicas, c.part.ISR = nodes[:2], nodes[:2]
+	c.says(2, "under-replicated orders/0")
+	c.part.Replicas, c.part.Adding = nodes, nodes[2:]
+	c.says(2, "under-replicated orders/0 resolved")
+	c.part.Adding, c.part.ISR = nil, nodes
+	c.says(2, "under-replicated orders/0 resolved")
+}
+
 func TestADiskThatRunsFull(t *testing.T) {
 	c := newScene(t)
 	free := func(mib int64) { c.reports[nodes[0]] = Report{Free: mib << 20, Least: 64 << 20} }

@@ -40,11 +40,11 @@ func conditions(in Input) map[key]condition {
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
 			ref := t.Ref(p.Index)
-			if len(p.ISR) < min(len(p.Replicas)-len(p.Adding), t.Settings.Replicas) {
+			if want := wanted(t, p); len(p.ISR) < want {
 				out[key{alert: UnderReplicated, part: ref}] = condition{
 					topic:  t.Name,
-					detail: fmt.Sprintf("partition %d of topic %s has %d of %d replicas in sync (%s); it takes acks=all with %d", p.Index, t.Name, len(p.ISR), len(p.Replicas), names(p.ISR), t.Settings.MinInsync),
-					advice: "See GET /nodes/ for nodes that are down; a replica that comes back catches up by itself.",
+					detail: fmt.Sprintf("partition %d of topic %s has %d of %d replicas in sync (%s); it takes acks=all with %d", p.Index, t.Name, len(p.ISR), want, names(p.ISR), t.Settings.MinInsync),
+					advice: "See GET /nodes/ for nodes that are down; a replica that comes back catches up by itself, and one that is missing is placed once there is a broker for it.",
 				}
 			}
 			for _, id := range p.Replicas {
@@ -68,6 +68,15 @@ func conditions(in Input) map[key]condition {
 		}
 	}
 	return out
+}
+
+// wanted is how many replicas of a partition should be in sync: as many as it is to have,
+// but that those which come for a move have yet to catch up.
+func wanted(t *cluster.Topic, p *cluster.Partition) int {
+	if len(p.Adding) > 0 {
+		return min(len(p.Replicas)-len(p.Adding), t.Settings.Replicas)
+	}
+	return t.Settings.Replicas
 }
 
 // down says that a node is: the cluster has declared its life over, or nobody can

@@ -289,8 +289,8 @@ func TestWhoIsCutOff(t *testing.T) {
 				activity.Start(t, c.Run)
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
-				if got := c.CutOff(); got != x.cutOff {
-					t.Errorf("%t", got)
+				if got := c.CutOff(); (got != "") != x.cutOff {
+					t.Errorf("%q", got)
 				}
 				down := 0
 				for _, a := range c.Alerts() {

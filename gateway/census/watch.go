@@ -161,35 +161,35 @@ func (c *Census) Alerts() []alert.Alert {
 // Age is how long ago this node heard a coordinator that hears the one that leads.
 func (c *Census) Age() time.Duration { return c.cfg.Age() }
 
-// CutOff says that clients are better served by other gateways: no coordinator has
-// been heard for a while, though another node has heard one, or none of the other
-// gateways answers. Where all of them are as deaf, the coordinators are down, and each
-// serves what is there.
-func (c *Census) CutOff() bool {
+// CutOff says why clients are better served by other gateways; empty: they are not. No
+// coordinator has been heard for a while, though another node has heard one, or none of
+// the other gateways answers. Where all of them are as deaf, the coordinators are down, and
+// each serves what is there.
+func (c *Census) CutOff() (why string) {
 	age := c.Age()
 	if age <= StaleAfter {
-		return false
+		return ""
 	}
 	heard := time.Now().Add(-age)
 	s := c.cfg.Topology.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	alone := false
-	for id, silent := range c.silent {
-		n := s.Nodes[id]
-		if n == nil || !n.Gateway() {
-			continue
-		}
-		if !silent {
-			alone = false
-			break
-		}
-		alone = true
-	}
 	for id, r := range c.reports {
 		if id != c.cfg.Self && r.heard.After(heard.Add(laterBy)) {
-			return true
+			return "though another node hears one"
 		}
 	}
-	return alone
+	others, silent := 0, 0
+	for id, quiet := range c.silent {
+		if n := s.Nodes[id]; n != nil && n.Gateway() {
+			others++
+			if quiet {
+				silent++
+			}
+		}
+	}
+	if others > 0 && silent == others {
+		return "and no other gateway answers"
+	}
+	return ""
 }

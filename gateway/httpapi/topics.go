@@ -184,6 +184,10 @@ func (a *API) alterTopic(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t, err := a.cfg.Control.AlterTopic(r.Context(), name, patch)
+	if f := fault.As(err); err != nil && f.Kind == fault.Invalid && f.Fields["field"] == "min_insync" && patch.MinInsync == nil {
+		// It was not given, and does not go with what was.
+		return fault.New(fault.Invalid, "%s: give a min_insync with it that goes with the number of replicas", f.Detail()).With("field", "min_insync").With("allowed", f.Fields["allowed"])
+	}
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func Unavailable(open bool, err error) *fault.Error {
 		err = cmp.Or(errors.Unwrap(e.Err), e.Err, err) // its cause: it says the same itself
 	}
 	if open {
-		return fault.New(fault.CoordinatorUnavailable, "the change may have been made or may yet be; look before you repeat it: %w", err).After(retryAfter)
+		return fault.New(fault.CoordinatorUnavailable, "no coordinator said what became of the change: it may have been made or may yet be, so look before you repeat it (%w)", err).After(retryAfter)
 	}
-	return fault.New(fault.CoordinatorUnavailable, "the change was not made: %w", err).After(retryAfter)
+	return fault.New(fault.CoordinatorUnavailable, "no coordinator leads that could be reached, and the change was not made: ask again in a moment, and if that does not help look which coordinators run (%w)", err).After(retryAfter)
 }
