@@ -16,7 +16,6 @@ import (
 	"tidewire/broker/storage"
 	"tidewire/coordinator"
 	"tidewire/gateway"
-	"tidewire/gateway/census"
 	"tidewire/internal/boot"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -127,6 +126,10 @@ func (n *node) closeHTTP(context.Context) error {
 	return nil
 }
 
+// heardNow is how long ago a coordinator was heard at most where one still is: a lease
+// runs out later than that.
+const heardNow = time.Second
+
 // notReady says why the node cannot serve (yet, or any more).
 func (n *node) notReady() []error {
 	if n.ready.Load() {
@@ -135,7 +138,7 @@ func (n *node) notReady() []error {
 			reasons = append(reasons, fault.New(fault.LeaderUnavailable, "the data folder is damaged: what is kept is served, and nothing new is taken; `tidewire log verify` tells more").Lasts())
 		}
 		// Where no coordinator is heard there is no lease, and clients are none the worse.
-		if lease, holds := n.registration.Lease(); n.broker != nil && lease.For > 0 && !holds && n.director.Age() <= census.StaleAfter {
+		if lease, holds := n.registration.Lease(); n.broker != nil && lease.For > 0 && !holds && n.director.Age() < heardNow {
 			reasons = append(reasons, fault.New(fault.LeaderUnavailable, "this node's broker has no lease, though a coordinator is heard: others take over what it leads; look at its network and its load").After(time.Second))
 		}
 		return reasons
