@@ -80,21 +80,20 @@ func (l link) Join(ctx context.Context, to ident.NodeID, j cluster.Join) (cluste
 }
 
 func (l link) Dial(ctx context.Context, _, address string) (net.Conn, error) {
-	l.mu.Lock()
-	to := l.where[address]
-	cut := l.off[l.self] || l.off[to]
-	l.mu.Unlock()
-	if cut {
-		return nil, errNoWay
-	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
-	if err == nil {
-		l.mu.Lock()
-		l.conns[conn] = l.self
-		l.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	// Under the lock that a cut takes: one that is on its way there is cut as well.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.off[l.self] || l.off[l.where[address]] {
+		_ = conn.Close() // nothing was said on it
+		return nil, errNoWay
+	}
+	l.conns[conn] = l.self
+	return conn, nil
 }
 
 // others is everybody, as gossip would know it.
