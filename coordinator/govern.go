@@ -44,6 +44,7 @@ func (c *Coordinator) reign(ctx context.Context) {
 		}
 	}
 	c.machine.publish()
+	c.metrics.led.Inc()
 	r := newRule(c)
 	c.rules.Store(r)
 	defer c.rules.Store(nil)

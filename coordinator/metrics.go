@@ -13,6 +13,7 @@ import (
 type metrics struct {
 	apply    *prometheus.HistogramVec
 	commands *prometheus.CounterVec
+	led      prometheus.Counter
 	gauges   []prometheus.Collector
 }
 
@@ -31,7 +32,14 @@ func newMetrics(c *Coordinator) *metrics {
 			Help: "Changes asked for, by kind of command and the code of the answer (ok where it was made).",
 		}, []string{"command", "code"}),
 	}
+	m.led = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coordinator_leaderships_total",
+		Help: "How often this node came to lead the coordinators: over all nodes, how often the leader changed.",
+	})
 	m.gauges = []prometheus.Collector{
+		m.led,
+		gauge("coordinator_voters", "Coordinators that have a vote, as this one knows.", func() float64 { return float64(len(c.Status().Voters)) }),
+		gauge("coordinator_suspects", "Nodes whose lives this coordinator doubts; 0 where it does not lead.", func() float64 { return float64(len(c.Status().Suspects)) }),
 		gauge("coordinator_raft_index", "Raft index of the published state.", func() float64 { return float64(c.feed.Snapshot().Index) }),
 		gauge("coordinator_raft_log_index", "Last index of the Raft log.", func() float64 { return float64(c.node.Status().Last) }),
 		gauge("coordinator_raft_term", "Raft term.", func() float64 { return float64(c.node.Status().Term) }),

@@ -39,12 +39,13 @@ type director interface {
 func (n *node) openRPC(context.Context) error {
 	n.dialer = &rpc.Dialer{Self: n.id}
 	n.throughLinks(n.dialer)
+	counted := rpc.NewMetrics(n.registry)
 	n.rpc = rpc.NewServer(rpc.ServerConfig{
-		Bind: n.cfg.RPC, Advertise: n.cfg.AdvertiseRPC, MostOpen: n.files.Peers,
+		Bind: n.cfg.RPC, Advertise: n.cfg.AdvertiseRPC, MostOpen: n.files.Peers, Metrics: counted,
 		Self: n.life, Cluster: n.cluster, Logger: n.log.With(obs.Component, "rpc"),
 	})
 	n.peers = rpc.NewPeers(rpc.PeersConfig{
-		Self: n.life, Cluster: n.cluster, Address: n.addresses.of, Dialer: n.dialer, Logger: n.log.With(obs.Component, "rpc"),
+		Self: n.life, Cluster: n.cluster, Address: n.addresses.of, Dialer: n.dialer, Metrics: counted, Logger: n.log.With(obs.Component, "rpc"),
 	})
 	if err := n.rpc.Open(); err != nil {
 		return err

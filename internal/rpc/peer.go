@@ -54,7 +54,7 @@ type Peer struct {
 
 func newPeer(p *Peers, id ident.NodeID, address string) (*Peer, error) {
 	r := &Peer{peers: p, node: id, address: address}
-	conn, err := grpc.NewClient("passthrough:///"+address,
+	conn, err := grpc.NewClient("passthrough:///"+address, append(p.cfg.Metrics.calling(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(r.dial), grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxListBytes), grpc.MaxCallSendMsgSize(math.MaxInt32)),
@@ -64,7 +64,7 @@ func newPeer(p *Peers, id ident.NodeID, address string) (*Peer, error) {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: connectLimit,
 		}),
-	)
+	)...)
 	if err != nil {
 		return nil, fault.New(fault.LeaderUnavailable, "%s is no address of a node: %w", address, err)
 	}
@@ -115,7 +115,7 @@ func (r *Peer) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watched{Conn: conn, began: time.Now()}
+	w := &watched{Conn: &weighed{conn, r.peers.cfg.Metrics}, began: time.Now()}
 	r.live.Store(w)
 	return w, nil
 }

@@ -20,7 +20,8 @@ type PeersConfig struct {
 	// Address says where a node's calls are listened to, by the snapshot or by gossip;
 	// empty: it is not known. It is asked at each call and must be quick. Required.
 	Address func(ident.NodeID) string
-	Dialer  *Dialer // required
+	Dialer  *Dialer  // required
+	Metrics *Metrics // nil: its own, for nobody
 	Logger  *slog.Logger
 }
 
@@ -47,6 +48,9 @@ type Peers struct {
 func NewPeers(cfg PeersConfig) *Peers {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
 	}
 	p := &Peers{cfg: cfg, nodes: map[ident.NodeID]*Peer{}, at: map[string]*Peer{}}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())

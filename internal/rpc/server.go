@@ -32,6 +32,7 @@ type ServerConfig struct {
 	// another node or cluster is refused. Default: not known.
 	Self    func() cluster.Life
 	Cluster func() ident.ClusterID
+	Metrics *Metrics // nil: its own, for nobody
 	Logger  *slog.Logger
 }
 
@@ -85,8 +86,11 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Cluster == nil {
 		cfg.Cluster = func() ident.ClusterID { return ident.ClusterID{} }
 	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
 	s := &Server{cfg: cfg, health: health.NewServer(), stopping: make(chan struct{})}
-	s.grpc = grpc.NewServer(
+	s.grpc = grpc.NewServer(append(cfg.Metrics.serving(),
 		grpc.ForceServerCodecV2(codec{}), grpc.InTapHandle(s.admit), grpc.WaitForHandlers(true),
 		grpc.ConnectionTimeout(cfg.IdleLimit/3), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -94,7 +98,7 @@ func NewServer(cfg ServerConfig) *Server {
 		grpc.ReadBufferSize(bufferBytes), grpc.WriteBufferSize(bufferBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: cfg.IdleLimit, Time: aliveEvery, Timeout: aliveEvery}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
-	)
+	)...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	tidewirepb.RegisterCoordinatorServer(s.grpc, coordinatorService{s: s})
 	tidewirepb.RegisterBrokerServer(s.grpc, brokerService{s: s})
@@ -110,7 +114,7 @@ func (s *Server) Open() error {
 	if err != nil {
 		return fmt.Errorf("listen for rpc: %w", err)
 	}
-	s.lis = &limited{Listener: l, most: int64(s.cfg.MostOpen)}
+	s.lis = &limited{Listener: l, most: int64(s.cfg.MostOpen), metrics: s.cfg.Metrics}
 	return nil
 }
 
