@@ -43,6 +43,7 @@ type batch struct {
 	waiters []waiter
 	orphan  bool // a try found no leader: its time tells nothing of how quick leaders are
 	reached bool // a try may have brought it into a log: from then on it is sent as it is, or not at all
+	bare    bool // it has records without any number: a leader does not know them again
 	given   bool // the sealed bytes were a leader's to write to: another try takes a copy
 
 	// The records that the lane numbers: how many, and the identity and first
@@ -79,9 +80,11 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-func (b *batch) takes(acks rpc.Acks, bytes int, own bool) bool {
+// takes says whether a record goes into the batch. One with a number of the lane and one
+// without any do not travel together: the leader could keep the later of them alone.
+func (b *batch) takes(acks rpc.Acks, bytes int, own, bare bool) bool {
 	return (acks == b.acks || acks == rpc.AcksNone) && len(b.waiters) < batchRecords && b.builder.Bytes()+bytes <= batchBytes &&
-		!(own && b.owned >= ownRecords)
+		!(own && (b.owned >= ownRecords || b.bare)) && !(bare && b.owned > 0)
 }
 
 // bytes is what the batch's records count at the gate.

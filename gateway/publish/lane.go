@@ -17,20 +17,21 @@ type lane struct {
 	ref   ident.Partition
 	topic string
 
-	mu       sync.Mutex
-	own      identity
-	waiting  []*batch // oldest first; only the last one still takes records
-	underway *batch   // nil: none
-	try      uint64   // the try under way: an answer to another is too late
-	sentTo   route    // of that try
-	atLeader bool     // it was not answered yet
-	returned bool     // its bytes are no longer written to
-	pause    *time.Timer
-	retries  int   // of the batch under way, since its leader is the one it is
-	refusal  error // why its last try was not taken; nil: it was not refused yet
-	expiry   *time.Timer
-	expiryAt time.Time // when expiry fires, less the grain
-	gone     bool      // given up; use the successor
+	mu        sync.Mutex
+	own       identity
+	bareUntil time.Time // until when records go without numbers; see bareFor
+	waiting   []*batch  // oldest first; only the last one still takes records
+	underway  *batch    // nil: none
+	try       uint64    // the try under way: an answer to another is too late
+	sentTo    route     // of that try
+	atLeader  bool      // it was not answered yet
+	returned  bool      // its bytes are no longer written to
+	pause     *time.Timer
+	retries   int   // of the batch under way, since its leader is the one it is
+	refusal   error // why its last try was not taken; nil: it was not refused yet
+	expiry    *time.Timer
+	expiryAt  time.Time // when expiry fires, less the grain
+	gone      bool      // given up; use the successor
 }
 
 // add puts a record into the lane; false where the lane is given up. The
@@ -44,9 +45,11 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		return false
 	}
 	acks := req.Acks
-	w.own = !req.Void && req.Record.Producer.IsZero() && req.Record.Idempotency == nil
+	plain := !req.Void && req.Record.Producer.IsZero() && req.Record.Idempotency == nil
+	bare := plain && !l.bareUntil.IsZero() && time.Now().Before(l.bareUntil)
+	w.own = plain && !bare
 	last := len(l.waiting) - 1
-	if last < 0 || !l.waiting[last].takes(acks, req.Record.Bytes()+framingBytes, w.own) {
+	if last < 0 || !l.waiting[last].takes(acks, req.Record.Bytes()+framingBytes, w.own, bare) {
 		if acks == rpc.AcksNone {
 			acks = rpc.AcksAll
 		}
@@ -54,6 +57,7 @@ func (l *lane) add(req *Request, w *waiter) bool {
 		last++
 	}
 	b := l.waiting[last]
+	b.bare = b.bare || bare
 	if w.own {
 		l.numberLocked(b, &req.Record)
 	}
@@ -112,7 +116,7 @@ func (l *lane) answered(t trip, a rpc.Appended) trip {
 	}
 	if a.Err != nil {
 		b.reached = b.reached || fault.Is(a.Err, fault.UnknownOutcome)
-		if again(a.Err) && l.retryLocked(b, a.Err) {
+		if again(a.Err) && b.repeatable() && l.retryLocked(b, a.Err) {
 			l.mu.Unlock()
 			return trip{}
 		}

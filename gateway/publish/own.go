@@ -21,6 +21,11 @@ import (
 // well below partition.CrowdedAge, from when on a leader may forget a producer.
 const ownIdle = time.Minute
 
+// bareFor is how long a lane's records go without numbers once a leader has no room for
+// another producer. What becomes of such a batch is then unknown where its answer is lost,
+// and not found out by sending it again.
+const bareFor = 10 * time.Second
+
 // identity is a lane as a producer.
 type identity struct {
 	id    ident.ProducerID // zero: to be drawn
@@ -106,13 +111,13 @@ func rewrite(b record.Batch, fate func(i int, e *record.Entry) record.Fate) reco
 // judgeLocked reads what a leader says of the records that the lane numbered, in
 // the client's terms. lost says that some are not kept because the leader does
 // not know the lane's numbers before them (any more): they are to be sent again
-// under another identity.
+// under another identity; or under none, where it has no room for another producer:
+// they need none to be kept.
 func (l *lane) judgeLocked(b *batch, results []rpc.RecordResult) (lost bool) {
 	if b.owned == 0 {
 		return false
 	}
-	var limit error
-	forgotten := false
+	forgotten, crowded := false, false
 	for i := range b.waiters {
 		if !b.waiters[i].own {
 			continue
@@ -126,20 +131,16 @@ func (l *lane) judgeLocked(b *batch, results []rpc.RecordResult) (lost bool) {
 		case strange(r.Err):
 			lost = true
 		case fault.Is(r.Err, fault.Limit):
-			limit = r.Err // there are too many producers; what follows has no number to follow
+			lost, crowded = true, true // and what follows has no number to follow
 		case fault.Is(r.Err, fault.Invalid):
 			r.Err = l.refusedBefore(b, i)
 		}
 	}
-	if limit != nil {
-		for i := range b.waiters {
-			if b.waiters[i].own && strange(results[i].Err) {
-				results[i].Err = limit
-			}
-		}
-		lost = false
+	if crowded {
+		l.bareUntil = time.Now().Add(bareFor)
+		b.bare = true
 	}
-	if lost || forgotten || limit != nil {
+	if lost || forgotten {
 		l.disownLocked()
 	}
 	return lost
@@ -176,22 +177,33 @@ func (l *lane) refusedBefore(b *batch, i int) error {
 func (l *lane) splitLocked(b *batch, results []rpc.RecordResult) (told *batch, of []rpc.RecordResult) {
 	told = batches.Get().(*batch)
 	told.begun, told.orphan = b.begun, b.orphan
-	isLost := func(i int) bool { w := &b.waiters[i]; return w.own && !w.over && strange(results[i].Err) }
-	b.sealed = rewrite(b.sealed, func(i int, _ *record.Entry) record.Fate {
-		if isLost(i) {
-			return record.Keep
+	isLost := func(i int) bool {
+		w := &b.waiters[i]
+		return w.own && !w.over && (strange(results[i].Err) || fault.Is(results[i].Err, fault.Limit))
+	}
+	b.sealed = rewrite(b.sealed, func(i int, e *record.Entry) record.Fate {
+		if !isLost(i) {
+			return record.Drop
 		}
-		return record.Drop
+		if b.bare {
+			e.Producer, e.Sequence = ident.ProducerID{}, 0
+		}
+		return record.Keep
 	})
 	var lost []waiter
 	for i := range b.waiters {
 		if isLost(i) {
-			lost = append(lost, b.waiters[i])
+			w := b.waiters[i]
+			w.own = !b.bare
+			lost = append(lost, w)
 		} else {
 			told.waiters, of = append(told.waiters, b.waiters[i]), append(of, results[i])
 		}
 	}
 	b.waiters, b.owned, b.reached, b.given = lost, len(lost), false, false
 	b.id = ident.ProducerID{} // to be numbered anew
+	if b.bare {
+		b.owned = 0
+	}
 	return told, of
 }

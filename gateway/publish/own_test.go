@@ -30,6 +30,7 @@ type window struct {
 	ids    map[ident.ProducerID]bool // every producer that was ever kept
 	sizes  []int                     // of the batches that came
 	acked  ident.Offset              // up to where it has answered
+	full   bool                      // there is no room for another producer
 }
 
 type kept struct {
@@ -43,6 +44,7 @@ type fate struct {
 	before error        // refused with this
 	after  error        // kept, and answered with this
 	forget bool         // the leader first forgets all producers
+	full   bool         // and from here on it has no room for others than those it knows
 	cut    ident.Offset // and loses all but so many records; 0: none, -1: what it has not acknowledged
 	silent bool         // kept, and never answered
 }
@@ -75,6 +77,7 @@ func (w *window) append(req rpc.Append) (rpc.Appended, bool) {
 	if f.forget {
 		clear(w.next)
 	}
+	w.full = w.full || f.full
 	if f.before != nil {
 		return rpc.Appended{Err: f.before}, true
 	}
@@ -96,13 +99,20 @@ func (w *window) append(req rpc.Append) (rpc.Appended, bool) {
 
 func (w *window) judge(e *record.Entry) rpc.RecordResult {
 	if e.Producer.IsZero() {
-		panic("a record without a number")
+		if !w.full {
+			panic("a record without a number")
+		}
+		o := ident.Offset(len(w.log))
+		w.log = append(w.log, kept{value: string(e.Value)})
+		return rpc.RecordResult{Offset: o, Timestamp: 1}
 	}
 	next, known := w.next[e.Producer]
 	key := fmt.Sprint(e.Producer, e.Sequence)
 	switch {
 	case !known && e.Sequence > 0:
 		return rpc.RecordResult{Err: fault.New(fault.UnknownProducer, "unknown")}
+	case !known && w.full:
+		return rpc.RecordResult{Err: fault.New(fault.Limit, "too many")}
 	case e.Sequence > next:
 		return rpc.RecordResult{Err: fault.New(fault.OutOfOrderSequence, "expected %d", next)}
 	case e.Sequence < next:
@@ -119,7 +129,9 @@ func (w *window) cut(end ident.Offset) {
 	w.log = w.log[:min(int(end), len(w.log))]
 	clear(w.next)
 	for _, k := range w.log {
-		w.next[k.producer] = k.sequence + 1
+		if !k.producer.IsZero() {
+			w.next[k.producer] = k.sequence + 1
+		}
 	}
 }
 
@@ -282,33 +294,46 @@ func TestADeletedTopicIsNotFound(t *testing.T) {
 	}
 }
 
-// Limits of a leader are no reason to try for ever.
-func TestALeaderWithTooManyProducersSaysSo(t *testing.T) {
+// A record that nobody numbered needs no producer to be kept: where a leader has no room
+// for another one it goes without, and is told what becomes of it once.
+func TestALeaderWithTooManyProducersKeepsWhatHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &results{}
-		p := New(Config{Topology: orders(), Leader: crowded{}})
-		for _, v := range []string{"a", "b", "c"} {
-			r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text(v)})
+		l, r := newWindow(fate{full: true}), &results{}
+		p := New(Config{Topology: orders(), Leader: l})
+		publish := func(v string) {
+			r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text(v), Timeout: 5 * time.Second})
 		}
-		if r.of("a")+r.of("b")+r.of("c") != "limitlimitlimit" {
-			t.Error(r.by)
+		for _, v := range []string{"a", "b", "c"} {
+			publish(v)
+		}
+		sequenced := text("d")
+		sequenced.Producer = ident.ProducerID{9}
+		r.publish(p, Request{Topic: "orders", Partition: zero(), Record: sequenced})
+		synctest.Wait()
+		if got := r.of("a") + ", " + r.of("b") + ", " + r.of("c") + ", " + r.of("d"); got != "offset 0, offset 1, offset 2, limit" {
+			t.Error(got)
+		}
+		// Its answer is lost: another try might keep it twice.
+		l.mu.Lock()
+		l.plan = []fate{{after: broken}, {before: absent}}
+		l.mu.Unlock()
+		publish("e")
+		publish("f") // refused first: nothing of it was kept
+		time.Sleep(time.Second)
+		if got := r.of("e") + ", " + r.of("f"); got != "unknown-outcome, offset 4" || l.values() != "a b c e f" {
+			t.Errorf("%s; kept %q", got, l.values())
+		}
+		// There is room again.
+		l.mu.Lock()
+		l.full = false
+		l.mu.Unlock()
+		time.Sleep(bareFor)
+		publish("g")
+		synctest.Wait()
+		if got := r.of("g"); got != "offset 5" || l.producers() != 1 {
+			t.Errorf("%s; kept by %d producers", got, l.producers())
 		}
 	})
-}
-
-type crowded struct{}
-
-func (crowded) Append(req rpc.Append, done func(rpc.Appended)) {
-	var a rpc.Appended
-	it := req.Batch.Entries()
-	for it.Next() {
-		err := fault.New(fault.UnknownProducer, "unknown")
-		if it.Entry().Sequence == 0 {
-			err = fault.New(fault.Limit, "too many")
-		}
-		a.Records = append(a.Records, rpc.RecordResult{Err: err})
-	}
-	done(a)
 }
 
 // changing is a topology whose leader moves.
@@ -428,6 +453,8 @@ func TestALanesPromises(t *testing.T) {
 				f.after = broken
 			case 3:
 				f.before, f.cut = absent, -1
+			case 4:
+				f.full = rapid.IntRange(0, 3).Draw(rt, "crowded") == 0
 			}
 			l.plan = append(l.plan, f)
 		}

@@ -117,6 +117,10 @@ func again(err error) bool {
 	return false
 }
 
+// repeatable reports that another try keeps nothing twice: none may have brought the
+// batch into a log, or a leader knows it again.
+func (b *batch) repeatable() bool { return !b.bare || !b.reached }
+
 // retryLocked keeps the batch under way for another try a little later; it is
 // false when nobody waits for it any more, or its topic is gone. cause is why
 // the last one was not taken; nil: it has to be sent under another identity.
@@ -179,7 +183,7 @@ func (l *lane) goOn(b *batch, try uint64) trip {
 // with the batch nobody knows, and its successor may be asked at once.
 func (l *lane) abandonUnlock(b *batch) trip {
 	b.reached = true
-	if l.retryLocked(b, unknown) {
+	if b.repeatable() && l.retryLocked(b, unknown) {
 		l.mu.Unlock()
 		return trip{}
 	}
