@@ -7,43 +7,16 @@ import (
 	"testing/synctest"
 
 	"tidewire/internal/cluster"
+	"tidewire/internal/feed"
 	"tidewire/internal/ident"
 	"tidewire/internal/testkit/activity"
 )
 
 // heard gives snapshots of one node whose state changes.
-type heard struct {
-	mu    sync.Mutex
-	snap  *cluster.Snapshot
-	moved chan struct{}
-}
+type heard struct{ *feed.Feed }
 
-func (h *heard) set(state cluster.NodeState) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	index := uint64(1)
-	if h.snap != nil {
-		index = h.snap.Index + 1
-		close(h.moved)
-	}
-	h.snap = &cluster.Snapshot{Index: index, Nodes: map[ident.NodeID]*cluster.Node{{1}: {ID: ident.NodeID{1}, State: state}}}
-	h.moved = make(chan struct{})
-}
-
-func (h *heard) next(ctx context.Context, after uint64) (*cluster.Snapshot, error) {
-	for {
-		h.mu.Lock()
-		s, moved := h.snap, h.moved
-		h.mu.Unlock()
-		if s.Index > after {
-			return s, nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+func (h heard) set(state cluster.NodeState) {
+	h.Publish(&cluster.Snapshot{Index: h.Snapshot().Index + 1, Nodes: map[ident.NodeID]*cluster.Node{{1}: {ID: ident.NodeID{1}, State: state}}})
 }
 
 func TestClientsAreSentAwayWhileTheNodeIsDrained(t *testing.T) {
@@ -65,9 +38,9 @@ func TestClientsAreSentAwayWhileTheNodeIsDrained(t *testing.T) {
 			ended++
 			mu.Unlock()
 		}
-		h := &heard{}
+		h := heard{feed.New()}
 		h.set(cluster.Alive)
-		d := &departure{self: ident.NodeID{1}, next: h.next, wake: make(chan struct{}, 1), send: []func(context.Context){send, send}}
+		d := &departure{self: ident.NodeID{1}, next: h.Next, wake: make(chan struct{}, 1), send: []func(context.Context){send, send}}
 		activity.Start(t, d.run)
 		activity.Start(t, d.follow)
 		expect := func(what string, b, e int) {

@@ -14,6 +14,7 @@ import (
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
+	"tidewire/internal/feed"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
@@ -282,9 +283,7 @@ func TestADeletedTopicIsNotFound(t *testing.T) {
 				c, l, r := newChanging(), newWindow(f, f, f, f), &results{}
 				p := New(Config{Topology: c, Leader: l})
 				r.publish(p, Request{Topic: "orders", Partition: zero(), Record: text("a")})
-				c.mu.Lock()
-				c.snap = &cluster.Snapshot{Index: 9}
-				c.mu.Unlock()
+				c.Publish(&cluster.Snapshot{Index: 9})
 				time.Sleep(time.Second)
 				if got := r.of("a"); got != "topic-not-found" {
 					t.Error(got)
@@ -337,45 +336,19 @@ func TestALeaderWithTooManyProducersKeepsWhatHasNone(t *testing.T) {
 }
 
 // changing is a topology whose leader moves.
-type changing struct {
-	mu    sync.Mutex
-	snap  *cluster.Snapshot
-	moved chan struct{}
-}
+type changing struct{ *feed.Feed }
 
-func newChanging() *changing {
+func newChanging() changing {
 	s := orders().snapshot
 	s.Index = 1
-	return &changing{snap: s, moved: make(chan struct{})}
-}
-
-func (c *changing) Snapshot() *cluster.Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.snap
-}
-
-func (c *changing) Next(ctx context.Context, after uint64) (*cluster.Snapshot, error) {
-	for {
-		c.mu.Lock()
-		s, moved := c.snap, c.moved
-		c.mu.Unlock()
-		if s.Index > after {
-			return s, nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	c := changing{feed.New()}
+	c.Publish(s)
+	return c
 }
 
 // change changes partition 0.
-func (c *changing) change(f func(*cluster.Partition)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	next := *c.snap
+func (c changing) change(f func(*cluster.Partition)) {
+	next := *c.Snapshot()
 	next.Index++
 	t := *next.Topics["orders"]
 	t.Modified = next.Index
@@ -383,9 +356,7 @@ func (c *changing) change(f func(*cluster.Partition)) {
 	f(&t.Partitions[0])
 	next.Topics, next.ByID = maps.Clone(next.Topics), maps.Clone(next.ByID)
 	next.Topics["orders"], next.ByID[t.ID] = &t, &t
-	c.snap = &next
-	close(c.moved)
-	c.moved = make(chan struct{})
+	c.Publish(&next)
 }
 
 // A leader that fell silent holds a batch up until there is another, and then no

@@ -3,7 +3,6 @@ package router_test
 import (
 	"context"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"tidewire/gateway/router"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
+	"tidewire/internal/feed"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 	"tidewire/internal/testkit/activity"
@@ -30,9 +30,7 @@ var (
 // world is a cluster of one topic with one partition: what the coordinator says
 // of it, and a broker a node.
 type world struct {
-	mu    sync.Mutex
-	snap  *cluster.Snapshot
-	moved chan struct{}
+	*feed.Feed
 	nodes map[ident.NodeID]*node
 	ref   ident.Partition
 }
@@ -47,7 +45,7 @@ type node struct {
 }
 
 func newWorld() *world {
-	w := &world{moved: make(chan struct{}), nodes: map[ident.NodeID]*node{}}
+	w := &world{Feed: feed.New(), nodes: map[ident.NodeID]*node{}}
 	for _, id := range []ident.NodeID{here, a, b} {
 		n := &node{Broker: memlog.New()}
 		t := n.Topic("orders", 1) // the same id everywhere
@@ -55,46 +53,21 @@ func newWorld() *world {
 		w.nodes[id] = n
 	}
 	s := w.nodes[a].Snapshot()
-	w.snap = &cluster.Snapshot{Index: 1, Topics: s.Topics, ByID: s.ByID}
+	w.Publish(&cluster.Snapshot{Index: 1, Topics: s.Topics, ByID: s.ByID})
 	return w
-}
-
-func (w *world) Snapshot() *cluster.Snapshot {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.snap
-}
-
-func (w *world) Next(ctx context.Context, after uint64) (*cluster.Snapshot, error) {
-	for {
-		w.mu.Lock()
-		s, moved := w.snap, w.moved
-		w.mu.Unlock()
-		if s.Index > after {
-			return s, nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // lead tells of another leader, and of who is in sync.
 func (w *world) lead(leader ident.NodeID, epoch ident.Epoch, isr ...ident.NodeID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := *w.snap.ByID[w.ref.Topic]
-	t.Modified = w.snap.Index + 1
+	now := w.Snapshot()
+	t := *now.ByID[w.ref.Topic]
+	t.Modified = now.Index + 1
 	t.Partitions = append([]cluster.Partition(nil), t.Partitions...)
 	part := &t.Partitions[0]
 	part.Leader, part.LeaderEpoch, part.ISR, part.Replicas = leader, epoch, isr, isr
-	next := &cluster.Snapshot{Index: t.Modified, Topics: maps.Clone(w.snap.Topics), ByID: maps.Clone(w.snap.ByID)}
+	next := &cluster.Snapshot{Index: t.Modified, Topics: maps.Clone(now.Topics), ByID: maps.Clone(now.ByID)}
 	next.Topics[t.Name], next.ByID[t.ID] = &t, &t
-	w.snap = next
-	close(w.moved)
-	w.moved = make(chan struct{})
+	w.Publish(next)
 }
 
 func (w *world) topic() *cluster.Topic { return w.Snapshot().ByID[w.ref.Topic] }
