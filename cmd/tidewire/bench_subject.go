@@ -161,7 +161,7 @@ func (s *subject) spawnMore(ctx context.Context, b *bench) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		nodes, err := s.client.Nodes(ctx)
+		nodes, _, err := s.client.Nodes(ctx)
 		if err != nil {
 			return err
 		}

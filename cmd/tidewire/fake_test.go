@@ -83,10 +83,14 @@ func newFake() *fake {
 		}
 	})
 	mux.HandleFunc("GET /nodes/{$}", func(w http.ResponseWriter, r *http.Request) {
+		age := "250ms"
+		if f.takes("nodes") == "deaf" {
+			age = "7.204s"
+		}
 		answer(w, 200, map[string]any{"nodes": []any{f.box.describe(), map[string]any{
 			"id": "n2", "name": "crate", "state": "dead", "roles": []string{"broker", "coordinator"}, "zone": "north", "version": "v1",
 			"partitions": map[string]any{"led": 0, "followed": 7}, "coordinator_leader": true, "moves": []any{map[string]any{}, map[string]any{}}, "addresses": map[string]any{"http": ""},
-		}}, "coordinator_leader": "crate"})
+		}}, "coordinator_leader": "crate", "feed_age": age})
 	})
 	mux.HandleFunc("GET /nodes/{node}", f.one(func(w http.ResponseWriter, r *http.Request) {
 		if f.takesLocked("node") == "break" {

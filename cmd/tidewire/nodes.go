@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"tidewire/cmd/tidewire/internal/client"
 )
+
+// oldAge is how long ago a coordinator was heard where that is worth a word.
+const oldAge = 2 * time.Second
 
 func newNodes(p process) *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,14 +34,18 @@ disk. The leading coordinator is marked with a star.`,
 			return err
 		}
 		var nodes []client.Node
+		var age time.Duration
 		if len(args) == 1 {
 			n, err := c.Node(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			nodes = []client.Node{n}
-		} else if nodes, err = c.Nodes(cmd.Context()); err != nil {
+		} else if nodes, age, err = c.Nodes(cmd.Context()); err != nil {
 			return err
+		}
+		if age > oldAge {
+			fmt.Fprintf(r.err, "the node that was asked has heard no coordinator for %s: what it tells of others may be as old, and whom it cannot reach is suspect\n", age.Round(100*time.Millisecond))
 		}
 		if !r.table() {
 			for _, n := range nodes {

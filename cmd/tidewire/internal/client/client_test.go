@@ -66,7 +66,7 @@ func TestNobodyThereIsUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var gone *Unreachable
-	if _, err := c.Nodes(t.Context()); !errors.As(err, &gone) || !strings.HasPrefix(err.Error(), "http://127.0.0.1:1 cannot be reached") {
+	if _, _, err := c.Nodes(t.Context()); !errors.As(err, &gone) || !strings.HasPrefix(err.Error(), "http://127.0.0.1:1 cannot be reached") {
 		t.Errorf("got %v", err)
 	}
 	for _, bad := range []string{"", "127.0.0.1:8080", "ftp://x", "http://", "http://x?y=z", "://"} {

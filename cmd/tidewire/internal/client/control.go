@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // Retention is how long a topic keeps its records.
@@ -151,13 +152,17 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	return err
 }
 
-// Nodes lists the nodes.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+// Nodes lists the nodes, and says how old the word of the coordinators is.
+func (c *Client) Nodes(ctx context.Context) (nodes []Node, age time.Duration, err error) {
 	var answer struct {
-		Nodes []Node `json:"nodes"`
+		Nodes   []Node `json:"nodes"`
+		FeedAge string `json:"feed_age"`
 	}
-	_, err := c.call(ctx, http.MethodGet, "/nodes/", nil, nil, &answer)
-	return answer.Nodes, err
+	if _, err = c.call(ctx, http.MethodGet, "/nodes/", nil, nil, &answer); err != nil {
+		return nil, 0, err
+	}
+	age, _ = time.ParseDuration(answer.FeedAge) // an older node does not say
+	return answer.Nodes, age, nil
 }
 
 // Node describes one node, by id or name.
