@@ -92,6 +92,16 @@ func TestGatewaysWithoutCoordinators(t *testing.T) {
 	c.Links.Heal()
 	awaitReadiness(t, alone, 200, `{"status":"ready"}`)
 
+	// It hears the coordinators that do not lead, and has no lease: others lead.
+	c.Links.Cut(alone.Name, c.CoordinatorLeader().Name)
+	awaitReadiness(t, alone, 503, "leader-unavailable")
+	for _, m := range gateways[1:] {
+		awaitReadiness(t, m, 200, `{"status":"ready"}`)
+	}
+	c.Links.Heal()
+	awaitReadiness(t, alone, 200, `{"status":"ready"}`)
+	c.AwaitWhole(patience, "deaf")
+
 	coordinators := c.With("coordinator")
 	began := time.Now()
 	for _, m := range coordinators {

@@ -129,11 +129,9 @@ func (n *node) openCoordinator(ctx context.Context) error {
 	unused := !hasActed && len(n.store.Found()) == 0
 	join := false
 	if !n.coordinates && (len(n.cfg.Join) > 0 || n.cfg.BootstrapExpect != 1) {
-		d, err := n.membership.Settle(ctx, n.cfg.BootstrapExpect)
-		if err != nil {
+		if join, err = n.settleFounding(ctx); err != nil {
 			return fmt.Errorf("wait for other coordinators: %w", err)
 		}
-		join = d.Do == membership.Join
 	}
 	n.coordinator = coordinator.New(coordinator.Config{
 		Dir: n.cfg.Data, Bind: n.cfg.Raft, Advertise: n.cfg.AdvertiseRaft,
@@ -150,6 +148,53 @@ func (n *node) openCoordinator(ctx context.Context) error {
 	n.announce("raft", n.coordinator.Addr())
 	return n.membership.Update(func(self *membership.Node) { self.Addresses.Raft = n.coordinator.Addr() })
 }
+
+// settleFounding returns once this node is to found a cluster, or can join one. What it
+// opens then is for good, so a cluster that is only known from hearsay is waited for: it
+// may come back, or never have been meant for this node.
+func (n *node) settleFounding(ctx context.Context) (join bool, err error) {
+	for told := false; ; told = true {
+		d, err := n.membership.Settle(ctx, n.cfg.BootstrapExpect)
+		if err != nil || d.Do != membership.Join || n.clusterAnswers(ctx) {
+			return d.Do == membership.Join, err
+		}
+		if !told {
+			n.log.Info("this node waits to join a cluster of which no coordinator answers that hears a leader", "why", d.Why)
+		}
+		select {
+		case <-time.After(joinTick):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+const (
+	// joinTick is how often a cluster that does not answer is asked again, and
+	// joinAnswer how long each of its coordinators may take.
+	joinTick   = 200 * time.Millisecond
+	joinAnswer = time.Second
+)
+
+// clusterAnswers says whether some coordinator of a cluster serves its change feed,
+// which one that hears no leader does not.
+func (n *node) clusterAnswers(ctx context.Context) bool {
+	for _, other := range n.membership.View().Nodes {
+		if !other.Coordinator() || other.ID == n.id || other.Cluster == (ident.ClusterID{}) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, joinAnswer)
+		err := rpc.Coordinators{Peers: n.peers}.Watch(limited, other.ID, 0, func(cluster.Message) error { return errServes })
+		cancel()
+		if errors.Is(err, errServes) {
+			return true
+		}
+	}
+	return false
+}
+
+// errServes ends a watch of which the first message is all that counts.
+var errServes = errors.New("it serves its change feed")
 
 func (n *node) direct(d director) {
 	n.director = d
