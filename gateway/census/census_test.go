@@ -83,7 +83,13 @@ type scene struct {
 	unserved atomic.Int64 // the other node refuses so many times to say where a partition stands
 }
 
-func (s *scene) Snapshot() *cluster.Snapshot { return s.snapshot }
+// Snapshot is what the feed has; before that, how the scene begins.
+func (s *scene) Snapshot() *cluster.Snapshot {
+	if now := s.feed.Snapshot(); now.Index > 0 {
+		return now
+	}
+	return s.snapshot
+}
 
 func (s *scene) age() time.Duration {
 	if s.heard.IsZero() {
@@ -250,7 +256,6 @@ func TestAlertsComeAsSoonAsSomethingChanges(t *testing.T) {
 		now := *s.snapshot
 		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
 		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}
-		s.snapshot = &now
 		s.feed.Publish(&now)
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
