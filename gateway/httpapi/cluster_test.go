@@ -22,7 +22,11 @@ import (
 type neighbours struct {
 	*census.Census
 	dismissed string
+	age       time.Duration // of the feed
+	suspects  []ident.NodeID
 }
+
+func (n *neighbours) Age() time.Duration { return n.age }
 
 var nodeB, nodeC = ident.NodeID{0xb}, ident.NodeID{0xc}
 
@@ -31,7 +35,7 @@ func (n *neighbours) Figures(ctx context.Context) map[ident.NodeID]census.Figure
 	self := out[n.Self()]
 	self.CoordinatorLeader = nodeB
 	out[n.Self()] = self
-	out[nodeB] = census.Figures{ID: nodeB, Started: time.Now(), Connections: 5, Suspects: []ident.NodeID{nodeC}}
+	out[nodeB] = census.Figures{ID: nodeB, Started: time.Now(), Connections: 5, Suspects: n.suspects}
 	return out
 }
 
@@ -64,7 +68,7 @@ func (*neighbours) Alerts() []alert.Alert {
 // newCluster is a node with two neighbours; partition 1 of topic orders is led by
 // b and moves to c.
 func newCluster(t *testing.T) (*node, *neighbours) {
-	others := &neighbours{}
+	others := &neighbours{suspects: []ident.NodeID{nodeC}}
 	n := newNode(t, func(c *Config) {
 		others.Census = c.Nodes.(*census.Census)
 		c.Nodes = others
@@ -109,6 +113,40 @@ func TestNodesOfACluster(t *testing.T) {
 	here, there := parts[0].(map[string]any), parts[1].(map[string]any)
 	if here["hw"] != nil || there["hw"] != 9.0 || there["earliest"] != 3.0 || there["leader"] != "node-b" {
 		t.Errorf("%v", parts)
+	}
+}
+
+// Where no coordinator is heard, who answers lives, whatever was said of it, and who
+// does not is doubted.
+func TestNodesOfAClusterThatHearsNoCoordinator(t *testing.T) {
+	n, others := newCluster(t)
+	states := func() string {
+		all := n.want(http.StatusOK, "GET", "/nodes/", "").json(t)
+		var got []string
+		for _, x := range all["nodes"].([]any) {
+			got = append(got, fmt.Sprint(x.(map[string]any)["state"]))
+		}
+		return fmt.Sprint(got, " ", all["feed_age"])
+	}
+	if got := states(); got != "[alive alive suspect] 0s" {
+		t.Error(got)
+	}
+	others.suspects = []ident.NodeID{nodeB}
+	others.age = census.StaleAfter - time.Millisecond
+	if got := states(); got != "[alive suspect alive] 1.999s" {
+		t.Error(got)
+	}
+	others.age = census.StaleAfter + time.Second
+	if got := states(); got != "[alive alive suspect] 3s" {
+		t.Error(got)
+	}
+}
+
+func TestReadyAndNotWell(t *testing.T) {
+	n := newNode(t, func(c *Config) { c.Warnings = func() []string { return []string{"no \"coordinator\"", "and more"} } })
+	n.check = loadDocument(t).check
+	if got := strings.TrimSpace(string(n.want(http.StatusOK, "GET", "/readyz", "").body)); got != `{"status":"ready","warnings":["no \"coordinator\"","and more"]}` {
+		t.Error(got)
 	}
 }
 
