@@ -23,6 +23,7 @@ type council struct {
 	twin     *state.Machine // applies the same, now and then restored from a snapshot
 	index    uint64
 	history  []*cluster.Snapshot // by index
+	made     map[*byte]uint64    // by the first byte of a command: where it was applied first
 	pending  []*entry            // of the leader, not committed
 	left     []*entry            // by the former one: the next one commits them
 	requests uint64
@@ -51,6 +52,7 @@ type entry struct {
 func (c *council) init(w *World) {
 	c.w = w
 	c.machine, c.twin = state.New(), state.New()
+	c.made = map[*byte]uint64{}
 	c.history = []*cluster.Snapshot{c.machine.Snapshot()}
 	c.loses = w.set.CoordinatorLoses
 	c.watch = &keeper{w: w}
@@ -144,8 +146,13 @@ func (c *council) apply(e *entry) {
 		c.compare()
 	}
 	c.history = append(c.history, c.machine.Snapshot())
-	if answer.Index != c.index {
+	if first, again := c.made[&e.command[0]]; again {
 		c.w.reached.hit("change that came twice")
+		if answer.Index != first {
+			c.w.fail("made-once", "a change was made at index %d, and again at %d: %s", first, c.index, e.change.Kind())
+		}
+	} else {
+		c.made[&e.command[0]] = c.index
 	}
 	c.w.decided(before, c.history[c.index], e.change, &answer)
 	if e.reply != nil && !c.w.chance(c.loses) {

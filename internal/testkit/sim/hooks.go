@@ -93,8 +93,16 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	if now == nil || was == nil {
 		return
 	}
+	if c := change.Insync; c != nil {
+		w.restsOnWhatWas(was, c, answer)
+	}
 	for i := range now.Partitions {
-		if p, q := &was.Partitions[i], &now.Partitions[i]; p.Version != q.Version {
+		p, q := &was.Partitions[i], &now.Partitions[i]
+		if p.Version == q.Version {
+			if !unchanged(p, q) || was.Settings.MinInsync != now.Settings.MinInsync {
+				w.fail("versions-rise", "%s: what partition %d rests on has changed, and its version is %d still", change.Kind(), i, q.Version)
+			}
+		} else {
 			w.note("council", "%s: partition %d is at version %d: epoch %d, leader %s, ISR %s, ELR %s", change.Kind(), i, q.Version, q.LeaderEpoch, w.names(q.Leader), w.names(q.ISR...), w.names(q.ELR...))
 			w.sound(i, now, p, q)
 			w.notable(i, now, p, q)
@@ -107,6 +115,24 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 			}
 		}
 	}
+}
+
+// restsOnWhatWas holds that an ISR is changed by its leader alone, who knows what it is
+// (rule A3).
+func (w *World) restsOnWhatWas(was *cluster.Topic, c *cluster.Insync, answer *cluster.Answer) {
+	for i, of := range c.Of {
+		if i >= len(answer.Taken) || !answer.Taken[i] || answer.Index != w.council.index {
+			continue
+		}
+		if p := &was.Partitions[of.Partition.Index]; p.Version != of.Version || p.LeaderEpoch != of.Epoch || p.Leader != c.Leader.Node {
+			w.fail("rests-on-what-was", "partition %d: an ISR of version %d and epoch %d is taken at version %d and epoch %d", of.Partition.Index, of.Version, of.Epoch, p.Version, p.LeaderEpoch)
+		}
+	}
+}
+
+// unchanged says that nothing of a partition is other than it was.
+func unchanged(p, q *cluster.Partition) bool {
+	return p.Leader == q.Leader && p.LeaderEpoch == q.LeaderEpoch && slices.Equal(p.Replicas, q.Replicas) && slices.Equal(p.ISR, q.ISR) && slices.Equal(p.ELR, q.ELR)
 }
 
 // sound holds the shape of a partition's state.

@@ -16,13 +16,15 @@ import (
 	"time"
 )
 
-// planted is a fault that somebody could have made: a text of a source file and what
-// to put in its place. It is built into a test binary of its own, by an overlay; no
+// planted is a fault that somebody could have made: texts of source files and what to
+// put in their places. It is built into a test binary of its own, by an overlay; no
 // source changes, and production code knows nothing of it.
 type planted struct {
-	name, rule, breaks, file string
-	old, new                 string
+	name, rule, breaks string
+	edits              []edit
 }
+
+type edit struct{ file, old, new string }
 
 // Of the faults that every go test plants, each needs a test binary of its own.
 const (
@@ -45,8 +47,10 @@ func TestEveryPlantedFaultCanBePlanted(t *testing.T) {
 	var rules []string
 	for _, p := range all {
 		rules = append(rules, strings.Fields(p.rule)...)
-		if _, err := p.source(); err != nil {
-			t.Errorf("%s: %v", p.name, err)
+		for _, e := range p.edits {
+			if _, err := e.source(); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
 		}
 		if row := regexp.MustCompile("(?m)^\\| `" + p.name + "` \\| .* \\| ([0-9]+) \\|$"); !row.Match(doc) {
 			t.Errorf("%s: %s has no row with the seed that finds it", p.name, verification)
@@ -133,72 +137,84 @@ func plants(t *testing.T) (all []planted) {
 	return all
 }
 
-// parsePlanted reads "rule: …", "breaks: …", "file: …", and after lines of "--- replace",
-// "--- with" and "---" the texts between them.
+// parsePlanted reads "rule: …" and "breaks: …", and then of each file "file: …", and after
+// lines of "--- replace", "--- with" and "---" the texts between them.
 func parsePlanted(text string) (p planted, err error) {
-	head, rest, ok := strings.Cut(text, "--- replace\n")
-	if !ok {
-		return p, fmt.Errorf("nothing is replaced")
-	}
-	var with string
-	if p.old, with, ok = strings.Cut(rest, "--- with\n"); !ok {
-		return p, fmt.Errorf("it is replaced with nothing")
-	}
-	if p.new, _, ok = strings.Cut(with, "\n---\n"); !ok {
-		return p, fmt.Errorf("it has no end")
-	}
-	p.old, p.new = strings.TrimSuffix(p.old, "\n"), strings.TrimSuffix(p.new, "\n")
-	for line := range strings.Lines(head) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		switch key {
-		case "rule":
-			p.rule = value
-		case "breaks":
-			p.breaks = value
-		case "file":
-			p.file = value
-		default:
-			return p, fmt.Errorf("an unknown line: %s", line)
+	for rest := text; strings.TrimSpace(rest) != ""; {
+		head, body, ok := strings.Cut(rest, "--- replace\n")
+		if !ok {
+			return p, fmt.Errorf("nothing is replaced")
 		}
+		var e edit
+		for line := range strings.Lines(head) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			switch key {
+			case "rule":
+				p.rule = value
+			case "breaks":
+				p.breaks = value
+			case "file":
+				e.file = value
+			default:
+				return p, fmt.Errorf("an unknown line: %s", line)
+			}
+		}
+		var with string
+		if e.old, with, ok = strings.Cut(body, "--- with\n"); !ok {
+			return p, fmt.Errorf("it is replaced with nothing")
+		}
+		if e.new, rest, ok = strings.Cut(with, "\n---\n"); !ok {
+			return p, fmt.Errorf("it has no end")
+		}
+		if e.file == "" || slices.ContainsFunc(p.edits, func(o edit) bool { return o.file == e.file }) {
+			return p, fmt.Errorf("each text is in a file of its own")
+		}
+		e.old = strings.TrimSuffix(e.old, "\n")
+		p.edits = append(p.edits, e)
 	}
-	if p.rule == "" || p.breaks == "" || p.file == "" {
+	if p.rule == "" || p.breaks == "" || len(p.edits) == 0 {
 		return p, fmt.Errorf("rule, breaks and file are needed")
 	}
 	return p, nil
 }
 
 // source is the file with the fault in it.
-func (p *planted) source() (string, error) {
-	b, err := os.ReadFile(filepath.Join(root, p.file))
+func (e *edit) source() (string, error) {
+	b, err := os.ReadFile(filepath.Join(root, e.file))
 	if err != nil {
 		return "", err
 	}
-	if n := strings.Count(string(b), p.old); n != 1 {
-		return "", fmt.Errorf("what it replaces stands %d times in %s, not once", n, p.file)
+	if n := strings.Count(string(b), e.old); n != 1 {
+		return "", fmt.Errorf("what it replaces stands %d times in %s, not once", n, e.file)
 	}
-	return strings.Replace(string(b), p.old, p.new, 1), nil
+	return strings.Replace(string(b), e.old, e.new, 1), nil
 }
 
 // search builds the test binary with the fault, and runs it.
 func (p *planted) search(t *testing.T) (seed uint64, invariant string, err error) {
-	source, err := p.source()
-	if err != nil {
-		return 0, "", err
-	}
 	dir := t.TempDir()
-	mutant, overlay, binary := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
-	abs, err := filepath.Abs(filepath.Join(root, p.file))
-	if err != nil {
-		return 0, "", err
-	}
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{abs: mutant}})
-	if err != nil {
-		return 0, "", err
-	}
-	for name, b := range map[string][]byte{mutant: []byte(source), overlay: list} {
-		if err := os.WriteFile(name, b, 0o600); err != nil {
+	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
+	replace := map[string]string{}
+	for i, e := range p.edits {
+		source, err := e.source()
+		if err != nil {
 			return 0, "", err
 		}
+		abs, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			return 0, "", err
+		}
+		replace[abs] = filepath.Join(dir, fmt.Sprintf("mutant%d.go", i))
+		if err := os.WriteFile(replace[abs], []byte(source), 0o600); err != nil {
+			return 0, "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return 0, "", err
+	}
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		return 0, "", err
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
