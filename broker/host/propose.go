@@ -110,8 +110,7 @@ func (h *Host) proposeSome(ctx context.Context, partitions []ident.Partition) {
 	}
 }
 
-// wanted is what a replica proposes, with the lives that the coordinator knows where
-// the replica has none of its own to name.
+// wanted is what a replica proposes.
 func (h *Host) wanted(p ident.Partition) (cluster.InsyncOf, bool) {
 	r, err := h.Replica(p)
 	if err != nil {
@@ -120,11 +119,6 @@ func (h *Host) wanted(p ident.Partition) (cluster.InsyncOf, bool) {
 	epoch, version, isr, ok := r.Proposal()
 	if !ok {
 		return cluster.InsyncOf{}, false
-	}
-	for i := range isr {
-		if isr[i].Epoch == 0 {
-			isr[i], _ = h.Life(isr[i].Node)
-		}
 	}
 	return cluster.InsyncOf{Partition: p, Epoch: epoch, Version: version, ISR: isr}, true
 }

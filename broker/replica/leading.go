@@ -296,18 +296,11 @@ func (r *Replica) Proposal() (epoch ident.Epoch, version uint64, isr []cluster.L
 	if r.leader == nil {
 		return 0, 0, nil, false
 	}
-	nodes, open := r.leader.Open()
-	if !open {
+	isr, ok = r.leader.Open()
+	if !ok {
 		return 0, 0, nil, false
 	}
 	v := r.leader.View()
-	for _, n := range nodes {
-		life := cluster.Life{Node: n}
-		if f := r.leader.Follower(n); f != nil && f.Agreed {
-			life.Epoch = f.Life
-		}
-		isr = append(isr, life) // without an epoch: the life that the coordinator knows
-	}
 	return v.Epoch, v.Version, isr, true
 }
 

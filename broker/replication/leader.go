@@ -15,7 +15,7 @@ type Leader struct {
 	lag  time.Duration
 	view View
 
-	wanted []ident.NodeID // the ISR that was proposed; nil: nothing is open
+	wanted []cluster.Life // the ISR that was proposed; nil: nothing is open
 	rest   time.Time      // no proposal before that
 	// doubt: of what was proposed on this version something may be taken yet, whatever
 	// becomes of the rest. refused: and something was not.
@@ -184,21 +184,27 @@ func (l *Leader) advance() {
 		return
 	}
 	to := l.durable
-	for _, set := range [2][]ident.NodeID{l.view.ISR, l.wanted} {
-		for _, n := range set {
-			if n == l.self {
-				continue
-			}
-			f := l.Follower(n)
-			if f == nil || !f.Agreed || !f.heard {
-				return
-			}
-			to = record.Least(to, f.durable)
-		}
+	for _, n := range l.view.ISR {
+		to = record.Least(to, l.held(n))
+	}
+	for _, w := range l.wanted {
+		to = record.Least(to, l.held(w.Node))
 	}
 	if l.hw.Before(to) {
 		l.hw = to
 	}
+}
+
+// held is what a replica is known to have on its disk; nothing, where it has not said so
+// since it agreed.
+func (l *Leader) held(n ident.NodeID) record.Position {
+	if n == l.self {
+		return l.durable
+	}
+	if f := l.Follower(n); f != nil && f.Agreed && f.heard {
+		return f.durable
+	}
+	return record.Position{}
 }
 
 // Lag is how many records the replica furthest behind has yet to put on its disk.
@@ -231,17 +237,28 @@ func (l *Leader) Tick(now time.Time) { l.ends.note(now, l.end, l.lag) }
 // without those whose stream ended and those that are behind, with those that are not.
 // From here on the proposed members are waited for too. It is to be told by Declined,
 // or by See, what became of it.
-func (l *Leader) Propose(now time.Time, alive func(cluster.Life) bool) (isr []ident.NodeID, ok bool) {
+//
+// Whoever is to join is named in the life that has caught up, and so for as long as the
+// proposal is open: a life that begins meanwhile has caught up with nothing. Members of
+// the ISR have no epoch there: they stay in it whatever life they are in.
+func (l *Leader) Propose(now time.Time, alive func(cluster.Life) bool) (isr []cluster.Life, ok bool) {
 	if l.wanted != nil || now.Before(l.rest) || !l.view.InSync(l.self) {
 		return nil, false
 	}
+	changes := false
 	for _, n := range l.view.Replicas {
-		f := l.Follower(n)
-		if f == nil || l.view.InSync(n) && !l.behind(f, now) || !l.view.InSync(n) && l.joins(f, now, alive) {
-			isr = append(isr, n)
+		f, in := l.Follower(n), l.view.InSync(n)
+		switch {
+		case in && (f == nil || !l.behind(f, now)):
+			isr = append(isr, cluster.Life{Node: n})
+		case in:
+			changes = true
+		case f != nil && l.joins(f, now, alive):
+			isr = append(isr, cluster.Life{Node: n, Epoch: f.Life})
+			changes = true
 		}
 	}
-	if same(isr, l.view.ISR) {
+	if !changes {
 		return nil, false
 	}
 	l.wanted = isr
@@ -282,9 +299,12 @@ func (l *Leader) Again(now time.Time) bool {
 }
 
 // Open says whether the outcome of a proposal is awaited, and what to propose.
-func (l *Leader) Open() (isr []ident.NodeID, open bool) {
+func (l *Leader) Open() (isr []cluster.Life, open bool) {
 	if l.refused {
-		return l.view.ISR, true
+		for _, n := range l.view.ISR {
+			isr = append(isr, cluster.Life{Node: n})
+		}
+		return isr, true
 	}
 	return l.wanted, l.wanted != nil
 }
@@ -322,9 +342,9 @@ func (f *Progress) Sent(next record.Position, last ident.Epoch, hw ident.Offset)
 // Members is the set that is waited for: the committed ISR and the proposed one.
 func (l *Leader) Members() []ident.NodeID {
 	all := slices.Clone(l.view.ISR)
-	for _, n := range l.wanted {
-		if !slices.Contains(all, n) {
-			all = append(all, n)
+	for _, w := range l.wanted {
+		if !slices.Contains(all, w.Node) {
+			all = append(all, w.Node)
 		}
 	}
 	return all

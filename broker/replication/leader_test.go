@@ -54,9 +54,16 @@ func hwIs(t *testing.T, l *Leader, want ident.Offset) {
 func proposes(t *testing.T, l *Leader, now time.Time, want ...ident.NodeID) {
 	t.Helper()
 	isr, ok := l.Propose(now, everyone)
-	if fmt.Sprint(isr) != fmt.Sprint(want) || ok != (want != nil) {
+	if fmt.Sprint(nodes(isr)) != fmt.Sprint(want) || ok != (want != nil) {
 		t.Fatalf("proposes %v, not %v", isr, want)
 	}
+}
+
+func nodes(lives []cluster.Life) (all []ident.NodeID) {
+	for _, l := range lives {
+		all = append(all, l.Node)
+	}
+	return all
 }
 
 func TestTheHighWatermarkWaitsForEveryInSyncReplica(t *testing.T) {
@@ -157,7 +164,7 @@ func TestWhoIsBehindLeavesAfterOneLag(t *testing.T) {
 			t.Fatalf("after %.1f s: proposes %v, %v", now, isr, ok)
 		}
 		if ok {
-			if fmt.Sprint(isr) != fmt.Sprint([]ident.NodeID{a, b}) {
+			if fmt.Sprint(nodes(isr)) != fmt.Sprint([]ident.NodeID{a, b}) {
 				t.Fatal(isr)
 			}
 			return
@@ -217,6 +224,31 @@ func TestOneProposalAtATimeAndAnUnknownOneStays(t *testing.T) {
 	}
 	l.See(view(2, a, b), at(5))
 	proposes(t, l, at(5), a)
+}
+
+// A proposal whose outcome is unknown is made again. Meanwhile the one who is to join may
+// have lost everything and begun another life, which the coordinator knows.
+func TestWhoJoinsIsNamedInTheLifeThatCaughtUp(t *testing.T) {
+	l := led(view(1, a, b))
+	l.agreed(b, 10)
+	l.agreed(c, 10)
+	proposes(t, l, at(1), a, b, c)
+	want := []cluster.Life{{Node: a}, {Node: b}, life(c)}
+	says := func(when string) {
+		t.Helper()
+		if isr, _ := l.Open(); fmt.Sprint(isr) != fmt.Sprint(want) {
+			t.Fatalf("%s: %v is proposed, not %v", when, isr, want)
+		}
+	}
+	says("at once")
+	l.Unanswered()
+	l.Lost(life(c), at(1.1))
+	says("when its stream has ended")
+	l.Agree(cluster.Life{Node: c, Epoch: 2}, record.At(0), 0)
+	says("when its next life begins with nothing")
+	l.Declined(at(2))
+	want = []cluster.Life{{Node: a}, {Node: b}}
+	says("when that was refused")
 }
 
 func TestVoidsCountLikeRecords(t *testing.T) {

@@ -24,16 +24,3 @@ func (v *View) InSync(n ident.NodeID) bool { return slices.Contains(v.ISR, n) }
 
 // Newer says whether v was decided after w.
 func (v *View) Newer(w *View) bool { return v.Version > w.Version }
-
-// same says whether two ISRs have the same members.
-func same(a, b []ident.NodeID) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for _, n := range a {
-		if !slices.Contains(b, n) {
-			return false
-		}
-	}
-	return true
-}

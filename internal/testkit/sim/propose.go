@@ -71,10 +71,5 @@ func (b *broker) wanted(part int) (cluster.InsyncOf, bool) {
 	if !ok {
 		return cluster.InsyncOf{}, false
 	}
-	for i := range isr {
-		if isr[i].Epoch == 0 {
-			isr[i], _ = b.lifeOf(isr[i].Node)
-		}
-	}
 	return cluster.InsyncOf{Partition: ref(part), Epoch: epoch, Version: version, ISR: isr}, true
 }
