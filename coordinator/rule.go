@@ -150,7 +150,10 @@ func (r *rule) look(ctx context.Context, work *sync.WaitGroup) {
 	if s.Index == r.plannedAt {
 		every = planIdle
 	}
-	if r.planner == nil || r.changing || now.Sub(r.planned) < every {
+	if r.planner == nil || r.changing {
+		return
+	}
+	if due := r.planner.Due(); now.Sub(r.planned) < every && (due.IsZero() || now.Before(due)) {
 		return
 	}
 	r.planned, r.plannedAt = now, s.Index
@@ -347,7 +350,12 @@ func (r *rule) change(ctx context.Context) {
 func (r *rule) make(ctx context.Context, c cluster.Change) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
-	if _, err := r.of.Propose(ctx, c); err != nil && ctx.Err() == nil {
+	before := r.of.feed.Snapshot()
+	answer, err := r.of.Propose(ctx, c)
+	switch {
+	case err == nil && c.Elect != nil:
+		logTakeovers(r.of.cfg.Logger, before, c.Elect, answer.Taken)
+	case err != nil && ctx.Err() == nil:
 		r.of.cfg.Logger.Warn("a change that this coordinator wants was not made", "change", c.Kind(), "err", err)
 	}
 }

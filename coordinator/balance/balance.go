@@ -15,7 +15,7 @@ import (
 type Config struct {
 	ReplicaLag   time.Duration // how far a follower may be behind; 2 s
 	ReplaceAfter time.Duration // a node dead for so long is gone for good; 10 min
-	Settled      time.Duration // a node or partition that was well for so long stays so; 5 s, two lags at least
+	Settled      time.Duration // a node or partition that was well for so long stays so; 5 s
 	Moves        int           // partitions whose replicas move at a time; 4
 	Elections    int           // leaders that go back to the first choice in one plan; 8
 }
@@ -23,13 +23,17 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.ReplicaLag = cmp.Or(c.ReplicaLag, 2*time.Second)
 	c.ReplaceAfter = cmp.Or(c.ReplaceAfter, 10*time.Minute)
-	// A leader that took over from one which it cannot reach says so after one lag. To
-	// give the lead back before that would go on for ever.
-	c.Settled = max(cmp.Or(c.Settled, 5*time.Second), 2*c.ReplicaLag)
+	c.Settled = cmp.Or(c.Settled, 5*time.Second)
 	c.Moves = cmp.Or(c.Moves, 4)
 	c.Elections = cmp.Or(c.Elections, 8)
 	return c
 }
+
+// takeoverAfter is how long a partition stays below min_insync, though somebody electable
+// is alive, before that one takes over. Its leader has waited one lag before that: a
+// follower that is only slow has had two and a half of them to catch up, and is in sync
+// again by itself as soon as it has.
+func (c *Config) takeoverAfter() time.Duration { return 3 * c.ReplicaLag / 2 }
 
 const (
 	// again is how long the planner waits before it asks for something once more that
@@ -45,6 +49,7 @@ type Planner struct {
 	nodes      map[ident.NodeID]*node
 	partitions map[ident.Partition]*partition
 	planned    time.Time // when moves were planned last
+	due        time.Time // when the last plan wants the next one at the latest; zero: it does not care
 }
 
 // node is what is remembered of one node.
@@ -71,8 +76,13 @@ func New(cfg Config) *Planner {
 	return &Planner{cfg: cfg.withDefaults(), nodes: map[ident.NodeID]*node{}, partitions: map[ident.Partition]*partition{}}
 }
 
+// Due is when something that waited for its time should be planned, though nothing has
+// changed; zero: nothing waits so.
+func (p *Planner) Due() time.Time { return p.due }
+
 // Plan says what to propose now. live says whether a node answers.
 func (p *Planner) Plan(now time.Time, s *cluster.Snapshot, live func(ident.NodeID) bool) []cluster.Change {
+	p.due = time.Time{}
 	if len(s.Nodes) < 2 {
 		return nil // a lone node leads and holds what it can
 	}
@@ -136,6 +146,13 @@ func (v *view) may(known *partition) bool {
 	}
 	known.asked = v.now
 	return true
+}
+
+// wakes asks for a plan at a moment.
+func (v *view) wakes(at time.Time) {
+	if v.due.IsZero() || at.Before(v.due) {
+		v.due = at
+	}
 }
 
 // up says that a node can lead and follow, and answers.

@@ -11,8 +11,8 @@
 //
 // What is done at once: leaders leave a node that drains, and a partition without a
 // leader gets one that may lead. What waits, so that nothing flaps: a takeover by an
-// electable follower waits for twice the lag that a follower is allowed, and longer each
-// time (rule C3); a first choice leads again once its partition has been well for a
+// electable follower waits for one and a half times the lag that a follower is allowed, and
+// longer each time (rule C3); a first choice leads again once its partition has been well for a
 // while; a dead node's replicas stay its own for ReplaceAfter, because most nodes come
 // back, unless another node has come in its place.
 //

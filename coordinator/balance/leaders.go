@@ -57,8 +57,10 @@ func (v *view) hand(t *cluster.Topic, p *cluster.Partition, led map[ident.NodeID
 		if known.epoch != p.LeaderEpoch || known.short.IsZero() {
 			known.epoch, known.short = p.LeaderEpoch, v.now
 		}
-		wait := min(2*v.cfg.ReplicaLag<<min(known.taken, 10), longest)
-		if v.now.Sub(known.short) >= wait && v.may(known) {
+		due := known.short.Add(min(v.cfg.takeoverAfter()<<min(known.taken, 10), longest))
+		if v.now.Before(due) {
+			v.wakes(due)
+		} else if v.may(known) {
 			known.taken++
 			known.short = time.Time{}
 			elect(&v.takeovers, id, true)
@@ -77,16 +79,19 @@ func (v *view) leaderDrains(p *cluster.Partition) bool {
 }
 
 // successor is an electable follower that answers, where its partition cannot commit:
-// if its leader reached it, it would be in sync again.
+// if its leader reached it, it would be in sync again. It is the one whose turn it is, so
+// that one who reaches nobody either does not come again before the others.
 func (v *view) successor(p *cluster.Partition, stuck bool) (ident.NodeID, bool) {
 	if !stuck {
 		return ident.NodeID{}, false
 	}
-	if i := slices.IndexFunc(p.ELR, v.stays); i >= 0 {
-		return p.ELR[i], true
-	}
-	if i := slices.IndexFunc(p.ELR, v.up); i >= 0 {
-		return p.ELR[i], true
+	turns := slices.Index(p.Replicas, p.Leader) + 1
+	for _, can := range []func(ident.NodeID) bool{v.stays, v.up} {
+		for _, id := range slices.Concat(p.Replicas[turns:], p.Replicas[:turns]) {
+			if slices.Contains(p.ELR, id) && can(id) {
+				return id, true
+			}
+		}
 	}
 	return ident.NodeID{}, false
 }

@@ -110,6 +110,17 @@ func (b *batch) hands(t *cluster.Topic, p *cluster.Partition, n ident.NodeID) {
 	b.leads(p, n)
 }
 
+// takesOver gives the lead to a member of the ELR, while the ISR is too small to commit
+// anything and its leader reaches nobody who would make it large enough (rule C3). Who may
+// be elected stays the same: all of them hold what is committed, and nothing more is
+// before the ISR has grown. In sync is the new leader alone, so it waits for nobody whom
+// it cannot reach either, least of all for its predecessor, and takes in whom it reaches.
+func (b *batch) takesOver(p *cluster.Partition, n ident.NodeID) {
+	p.ELR = without(slices.Concat(p.ISR, p.ELR), n)
+	p.ISR = []ident.NodeID{n}
+	b.leads(p, n)
+}
+
 // leads begins a leader epoch.
 func (b *batch) leads(p *cluster.Partition, n ident.NodeID) {
 	b.led[p.Leader]--
@@ -138,14 +149,16 @@ func (m *Machine) electAll(c *cluster.Elect) cluster.Answer {
 		if p == nil || p.Version != e.Version || !m.live(e.Leader) {
 			continue
 		}
-		electable := slices.Contains(p.ISR, e.Leader) || e.Takeover && slices.Contains(p.ELR, e.Leader)
-		if !electable {
+		switch {
+		case p.Leader == e.Leader:
+		case slices.Contains(p.ISR, e.Leader):
+			b.edit(e.Partition, func(t *cluster.Topic, p *cluster.Partition) { b.hands(t, p, e.Leader) })
+		case e.Takeover && slices.Contains(p.ELR, e.Leader):
+			b.edit(e.Partition, func(_ *cluster.Topic, p *cluster.Partition) { b.takesOver(p, e.Leader) })
+		default:
 			continue
 		}
 		taken[i] = true
-		if p.Leader != e.Leader {
-			b.edit(e.Partition, func(t *cluster.Topic, p *cluster.Partition) { b.hands(t, p, e.Leader) })
-		}
 	}
 	b.done()
 	return cluster.Answer{Taken: taken}

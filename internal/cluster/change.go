@@ -133,7 +133,8 @@ type Elect struct{ Of []ElectOf }
 
 // ElectOf is one partition's part of an Elect. It is taken where Version is the
 // partition's own and the new leader is alive and in the ISR, or, if Takeover is set,
-// in the ELR, which it leaves for the ISR.
+// in the ELR: then the ISR is the new leader alone, and those that were in it stay
+// electable.
 type ElectOf struct {
 	Partition ident.Partition
 	Version   uint64

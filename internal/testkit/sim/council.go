@@ -18,6 +18,7 @@ type council struct {
 	w        *World
 	members  []*member
 	leader   *member // nil: none
+	life     int     // of the leader's process, as it came to lead
 	term     int
 	machine  *state.Machine
 	twin     *state.Machine // applies the same, now and then restored from a snapshot
@@ -286,6 +287,7 @@ func (c *council) lead(m *member) {
 	if m == nil {
 		return
 	}
+	c.life = m.p.life
 	c.w.note(m.p.name, "leads the coordinators")
 	c.w.reached.hit("coordinator led anew")
 	for _, e := range c.left {
@@ -318,6 +320,8 @@ func (c *council) tick() {
 	w := c.w
 	w.after(50*time.Millisecond, c.tick)
 	switch {
+	case c.leader != nil && c.leader.p.life != c.life: // it is up again, and leads no more
+		c.unseat()
 	case c.leader != nil && c.quorum(c.leader):
 		c.doubt = 0
 		for _, m := range c.members {
@@ -335,8 +339,7 @@ func (c *council) tick() {
 	case c.leader != nil && c.doubt == 0:
 		c.doubt = w.now
 	case c.leader != nil && w.now-c.doubt >= 150*time.Millisecond:
-		c.lead(nil)
-		c.banned = max(c.banned, w.now+w.between(150*time.Millisecond, 700*time.Millisecond))
+		c.unseat()
 	case c.leader == nil && w.now >= c.banned:
 		var can []*member
 		for _, m := range c.members {
@@ -348,6 +351,12 @@ func (c *council) tick() {
 			c.lead(can[w.rng.IntN(len(can))])
 		}
 	}
+}
+
+// unseat ends a leadership; another begins after an election timeout.
+func (c *council) unseat() {
+	c.lead(nil)
+	c.banned = max(c.banned, c.w.now+c.w.between(150*time.Millisecond, 700*time.Millisecond))
 }
 
 // start begins the life of a coordinator's process.

@@ -361,8 +361,21 @@ func (w *World) ambush(b *broker, change *cluster.Insync) {
 			w.ambushed = false
 			w.note("fault", "%s loses its folder while %s proposes it", x.name(), b.name())
 			w.reached.hit("folder wiped while its broker joins an ISR")
-			w.net.hold(b.p.machine, m.p.machine)
-			w.later(600*time.Millisecond, func() { w.net.heal(b.p.machine, m.p.machine) })
+			held := [][2]int{{b.p.machine, m.p.machine}}
+			lasts := 600 * time.Millisecond
+			if w.chance(0.5) { // so long that it is proposed again, while it catches up with nothing
+				held = append(held, [2]int{b.p.machine, x.p.machine})
+				lasts += w.set.ProposeLimit
+			}
+			for _, l := range held {
+				w.net.hold(l[0], l[1])
+			}
+			w.later(lasts, func() {
+				w.net.heal(held[0][0], held[0][1])
+				for _, l := range held[1:] { // behind the proposal
+					w.later(100*time.Millisecond, func() { w.net.heal(l[0], l[1]) })
+				}
+			})
 			w.kill(x.p, true)
 			x.disk.loses(nil)
 			x.lost = true

@@ -112,6 +112,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 		for i, of := range c.Of {
 			if of.Takeover && i < len(answer.Taken) && answer.Taken[i] {
 				w.reached.hit("takeover by a member of the ELR (C3)")
+				w.truth[of.Partition.Index].taken++
 			}
 		}
 	}
@@ -183,10 +184,14 @@ func (w *World) notable(i int, t *cluster.Topic, p, q *cluster.Partition) {
 		w.reached.hit("ISR shrinks")
 		if len(q.ISR) < t.Settings.MinInsync {
 			w.reached.hit("ISR below min_insync")
+			w.isTakenOver(i)
 		}
 	}
 	if len(q.ISR) > len(p.ISR) {
 		w.reached.hit("ISR grows")
+		if b := w.cutOff; b != nil && q.Leader == b.id {
+			w.truth[i].grown++
+		}
 	}
 	if len(p.Adding)+len(p.Removing) > 0 && len(q.Adding)+len(q.Removing) == 0 {
 		w.reached.hit("move completed")

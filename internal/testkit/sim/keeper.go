@@ -81,7 +81,7 @@ func (k *keeper) look(term int) {
 	if len(do.Expire) > 0 {
 		k.make(cluster.Change{Expire: &cluster.Expire{Lives: do.Expire}}, func() {})
 	}
-	if k.open > 0 || w.now-k.planned < planEvery {
+	if due := k.planner.Due(); k.open > 0 || w.now-k.planned < planEvery && (due.IsZero() || now.Before(due)) {
 		return
 	}
 	k.planned = w.now

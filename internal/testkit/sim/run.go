@@ -216,6 +216,10 @@ func (w *World) without() *broker {
 			w.net.hold(b.p.machine, o.p.machine)
 			w.net.hold(o.p.machine, b.p.machine)
 		}
+		w.cutOff = b
+		for i := range w.truth {
+			w.isTakenOver(i)
+		}
 	case w.chance(0.5) && b.p.member == nil && !w.leadsAny(b):
 		w.reached.hit("settled with a deaf broker")
 		for _, o := range w.processes {
@@ -225,6 +229,25 @@ func (w *World) without() *broker {
 		w.kill(b.p, false)
 	}
 	return b
+}
+
+// isTakenOver holds that somebody goes on in time, once too few are in sync with a leader
+// that is cut off from its followers and from nobody else: those who are electable wait for
+// one and a half lags, twice as long after each takeover before.
+func (w *World) isTakenOver(i int) {
+	p := w.council.partition(i)
+	from := p.Leader
+	if w.cutOff == nil || from != w.cutOff.id || len(p.ISR) >= w.set.MinInsync {
+		return
+	}
+	t := w.truth[i]
+	bound, grown := 3*w.set.Lag/2<<t.taken+time.Second, t.grown
+	w.after(bound, func() {
+		p := w.council.partition(i)
+		if t.grown == grown && (len(p.ISR) < w.set.MinInsync || slices.Contains(p.ISR, from)) {
+			w.fail("goes-on", "%s after %s found itself cut off from its followers: %s", bound, w.names(from), w.describe(i))
+		}
+	})
 }
 
 func (w *World) leadsAny(b *broker) bool {

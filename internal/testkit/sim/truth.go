@@ -21,6 +21,8 @@ type truth struct {
 	values    map[string]bool
 	refused   map[string]bool // values whose producers were told that they are not kept
 	moved     time.Duration   // when the leader changed last
+	taken     int             // takeovers
+	grown     int             // how often a leader that is cut off for good made the ISR larger
 }
 
 // epochHW is how far a leader epoch brought the high watermark.

@@ -36,8 +36,9 @@ type World struct {
 	trace    trace
 	failure  *Failure
 	healing  bool
-	ambushed bool // whoever is to join an ISR next loses its folder meanwhile
-	wanted   int  // min_insync, as it was asked for last
+	cutOff   *broker // from its followers, for good
+	ambushed bool    // whoever is to join an ISR next loses its folder meanwhile
+	wanted   int     // min_insync, as it was asked for last
 }
 
 // Failure is an invariant that was found broken.
