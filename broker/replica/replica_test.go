@@ -305,3 +305,26 @@ func TestReadersSeeWhatIsCommittedAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A used-up number that was cut away would otherwise be known to whoever begins with that
+// state, and is in no log.
+func TestNoProducerStateIsKeptOfVoidsThatMayBeCutAway(t *testing.T) {
+	d := &disk{}
+	r := leading(d, cluster.Fsync)
+	var got answers
+	got.append(r, "record", rpc.AcksAll, one(0))
+	d.sync(nil)
+	if at, state := r.Snapshot(); at != 1 || len(state) == 0 {
+		t.Fatal(at, state)
+	}
+	var b record.Builder
+	b.Void(ident.ProducerID{9}, 1)
+	got.append(r, "void", rpc.AcksAll, b.Seal())
+	if at, _ := r.Snapshot(); at != -1 {
+		t.Fatal("a state as of", at, "knows of a void that is not committed")
+	}
+	d.sync(nil)
+	if at, state := r.Snapshot(); at != 1 || len(state) == 0 {
+		t.Fatal(at, state)
+	}
+}

@@ -65,6 +65,17 @@ func (r *Replica) Load() rpc.PartitionLoad {
 	return l
 }
 
+// Committed is the end of what this replica knows to be committed. At a leader that tells
+// the voids that stand at its offset, which take none.
+func (r *Replica) Committed() record.Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader != nil {
+		return r.leader.HW()
+	}
+	return record.At(r.hw)
+}
+
 // Retain drops what the topic's retention no longer wants. The leader decides; a
 // follower's log begins where its leader's does.
 func (r *Replica) Retain(now time.Time) error {
@@ -90,9 +101,15 @@ func (r *Replica) Retain(now time.Time) error {
 	return nil
 }
 
-// Snapshot is the producer state as of the log's end, for the log to keep.
+// Snapshot is the producer state as of the log's end, for the log to keep; as of -1 while
+// voids stand there that may be cut away yet. They take no offset, so later on nobody
+// could tell whether a state as of that offset knows of them.
 func (r *Replica) Snapshot() (ident.Offset, []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	end := r.log.EndPosition()
+	if end.Voids > 0 && end != r.log.StartPosition() && (r.leader == nil || r.leader.HW().Before(end)) {
+		return -1, nil
+	}
 	return r.machine.End(), r.machine.Snapshot()
 }

@@ -220,8 +220,10 @@ func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.O
 		old := byAge && l.cfg.RetentionAge > 0 && g.lastMs < oldest
 		big := l.cfg.RetentionBytes > 0 && total-g.bytes >= l.cfg.RetentionBytes
 		active := i == len(l.segs)-1
-		if active && (!old || len(l.tail) > 0) {
-			break // it rolls by size, so only its age can make it go
+		if active && (!old || len(l.tail) > 0 || l.flushedVoids > 0) {
+			// It rolls by size, so only its age can make it go. Voids that stand at its
+			// end may be in no producer state, and one as of there is not replaced.
+			break
 		}
 		if !old && !big || end > hw {
 			break

@@ -80,6 +80,39 @@ func TestRetentionKeepsWhatItSays(t *testing.T) {
 	})
 }
 
+// A producer state as of the same offset may be there already, and know nothing of the
+// voids that came after it. So they stay until a record is behind them.
+func TestVoidsAtTheEndDoNotGoWithAllTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := small("/data")
+		cfg.FS = faultfs.New(0)
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 1000, RetentionAge: time.Hour})
+		mustPut(t, l, 1, time.Now().UnixMilli(), 3, 60)
+		done := make(chan error, 1)
+		if err := l.Append(voids(l.part, 1, 3, time.Now().UnixMilli(), 7), nil, func(err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		retained := func(from ident.Offset) {
+			t.Helper()
+			time.Sleep(2 * time.Hour)
+			if err := l.Retain(time.Now(), l.End()); err != nil {
+				t.Fatal(err)
+			}
+			if at := l.StartPosition(); at != record.At(from) {
+				t.Fatalf("the log begins at %v, not at offset %d", at, from)
+			}
+		}
+		retained(0)
+		mustPut(t, l, 1, time.Now().UnixMilli(), 1, 60)
+		retained(4)
+		s.mustClose(t)
+	})
+}
+
 func TestAJumpOfTheClockWaitsForASecondLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := small("/data")
