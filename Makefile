@@ -9,6 +9,8 @@ FUZZTIME  ?= 60s
 BENCHTIME ?= 1s
 # Power cuts that make soak plays, and worlds that make sim plays.
 SEEDS     ?= 2000
+# The first of those worlds.
+FROM      ?= 0
 # Faults that make planted plants, by their names; all of them otherwise.
 FAULTS    ?= all
 # More flags for go test, for example TESTFLAGS=-v.
@@ -132,8 +134,8 @@ soak: build ## the long forms: more seeds, more kills, more time
 		$(GO) test -count=1 -timeout 6h -v $(TESTFLAGS) ./...
 
 .PHONY: sim
-sim: ## SEEDS simulated clusters under faults; SEED=n plays one again
-	TEST_TIDEWIRE_SIM_SEEDS=$(SEEDS) TEST_TIDEWIRE_SEED=$(SEED) \
+sim: ## SEEDS simulated clusters under faults, from seed FROM on; SEED=n plays one again
+	TEST_TIDEWIRE_SIM_SEEDS=$(SEEDS) TEST_TIDEWIRE_SIM_FROM=$(FROM) TEST_TIDEWIRE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 12h -v -run '^TestSimulation$$' $(TESTFLAGS) ./internal/testkit/sim
 
 .PHONY: planted

@@ -39,6 +39,7 @@ type broker struct {
 	attempt     int    // of registrations: what belongs to a former one is over
 	disclaimed  []bool // logs that the coordinator knows to be damaged, as of this life
 
+	garbles bool // what it sends to followers comes with flipped bits now and then
 	lost    bool // its folder lacks what it acknowledged, and it has not been activated since
 	touched bool
 }
@@ -113,7 +114,7 @@ func (b *broker) stop(quiet bool) {
 }
 
 // now is what the broker's clock says.
-func (b *broker) now() time.Time { return b.w.clock() }
+func (b *broker) now() time.Time { return b.w.clockOf(b.p) }
 
 // apply makes the replicas what a snapshot says, as broker/host does.
 func (b *broker) apply(s *cluster.Snapshot) {
@@ -385,7 +386,7 @@ func (o outlet) Heard(leader ident.NodeID) time.Time {
 	if o.alive() {
 		if b := o.b.w.brokerOf(leader); b != nil {
 			if u := o.b.ups[b.index]; u != nil {
-				return epoch.Add(u.heard)
+				return epoch.Add(u.heard + o.b.p.skew)
 			}
 		}
 	}

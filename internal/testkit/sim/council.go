@@ -63,7 +63,7 @@ func (c *council) init(w *World) {
 // propose brings a change to the leading coordinator, again and again under one
 // request id, until it has an answer or the limit has passed: nobody knows then.
 func (c *council) propose(from *process, change cluster.Change, done func(cluster.Answer, error)) {
-	command := c.encode(change)
+	command := c.encode(from, change)
 	limit := c.w.now + c.w.set.ProposeLimit
 	over := false
 	var try func()
@@ -93,11 +93,11 @@ func (c *council) propose(from *process, change cluster.Change, done func(cluste
 }
 
 // encode makes a command of a change, under a request id of its own.
-func (c *council) encode(change cluster.Change) []byte {
+func (c *council) encode(from *process, change cluster.Change) []byte {
 	c.requests++
 	var id state.RequestID
 	binary.BigEndian.PutUint64(id[8:], c.requests)
-	command, err := state.Encode(&state.Command{Request: id, Time: c.w.clock().UnixMilli(), Change: change})
+	command, err := state.Encode(&state.Command{Request: id, Time: c.w.clockOf(from).UnixMilli(), Change: change})
 	if err != nil {
 		c.w.fail("command", "%v", err)
 	}

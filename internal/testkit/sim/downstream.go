@@ -194,6 +194,11 @@ func (d *downstream) gather(m *rpc.FromLeader, part int) int {
 	if out.Push == nil {
 		return 0
 	}
+	if n := len(out.Push.Batches); n > 0 && d.b.garbles && d.b.w.chance(0.2) {
+		d.b.w.reached.hit("push with a flipped bit")
+		out.Push.Batches = slices.Clone(out.Push.Batches)
+		out.Push.Batches[d.b.w.rng.IntN(n)] ^= 1 << d.b.w.rng.IntN(8)
+	}
 	m.Pushes = append(m.Pushes, *out.Push)
 	return len(out.Push.Batches)
 }

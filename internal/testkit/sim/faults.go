@@ -70,6 +70,9 @@ func kinds() []weighted {
 		{"wipe-joiner", 4},
 		{"restore-copy", 5},
 		{"flip", 3},
+		{"flip-joiner", 3},
+		{"garble", 3},
+		{"clock", 3},
 		{"blackout", 2},
 		{"drain", 3},
 		{"stale", 5},
@@ -235,8 +238,8 @@ func (w *World) strike(f *Fault) {
 			w.council.propose(m.p, drain, func(cluster.Answer, error) {})
 			later(func() { w.undrain(b) })
 		}
-	case "wipe-joiner":
-		w.ambushed = true
+	case "wipe-joiner", "flip-joiner":
+		w.ambush = f.Kind
 	case "deafen-coordinator":
 		w.council.loses = 0.6
 		later(func() { w.council.loses = w.set.CoordinatorLoses })
@@ -301,7 +304,11 @@ func (w *World) minInsync(n int) {
 	})
 }
 
-// harm is a fault of a broker's disk.
+// maxSkew is by how much a clock may be wrong. Two that differ by more than the idempotency
+// window make a leader forget producers, as its log says that it may.
+const maxSkew = 40 * time.Second
+
+// harm is a fault of a broker's disk, or of its machine.
 func (w *World) harm(b *broker, f *Fault) {
 	d := b.disk
 	later := func(do func()) { w.later(f.For, do) }
@@ -341,31 +348,47 @@ func (w *World) harm(b *broker, f *Fault) {
 		})
 	case "flip":
 		w.flip(b, f.Who.Partition)
+	case "garble":
+		b.garbles = true
+		later(func() { b.garbles = false })
+	case "clock":
+		w.kill(b.p, false)
+		later(func() {
+			if !b.p.up {
+				w.reached.hit("clock set")
+				b.p.skew = w.between(-maxSkew, maxSkew)
+			}
+			w.revive(b.p)
+		})
 	}
 }
 
-// ambush is a proposal that is held up on its way, while one who is to join by it loses
-// its folder and begins a new life.
-func (w *World) ambush(b *broker, change *cluster.Insync) {
+// ambushes is a proposal that is held up on its way, while one who is to join by it loses
+// its folder and begins a new life, or finds its log damaged.
+func (w *World) ambushes(b *broker, change *cluster.Insync) {
 	m := w.council.leader
-	if !w.ambushed || m == nil || w.healing || m.p == b.p {
+	if w.ambush == "" || m == nil || w.healing || m.p == b.p {
 		return
 	}
 	for _, of := range change.Of {
-		p := w.council.partition(int(of.Partition.Index))
+		i := int(of.Partition.Index)
 		for _, l := range of.ISR {
 			x := w.brokerOf(l.Node)
-			if counted(p, l.Node) || x.p == m.p || !x.p.runs() || !w.maySpare(x) {
+			if counted(w.council.partition(i), l.Node) || x.p == m.p || !x.p.runs() || !w.maySpare(x) {
 				continue
 			}
-			w.ambushed = false
-			w.note("fault", "%s loses its folder while %s proposes it", x.name(), b.name())
-			w.reached.hit("folder wiped while its broker joins an ISR")
+			flips := w.ambush == "flip-joiner"
+			if flips && !w.flip(x, i) {
+				continue
+			}
+			w.ambush = ""
 			held := [][2]int{{b.p.machine, m.p.machine}}
 			lasts := 600 * time.Millisecond
-			if w.chance(0.5) { // so long that it is proposed again, while it catches up with nothing
+			if flips || w.chance(0.5) { // while it catches up with nothing, and perhaps so long that it is proposed again
 				held = append(held, [2]int{b.p.machine, x.p.machine})
-				lasts += w.set.ProposeLimit
+				if w.chance(0.5) {
+					lasts += w.set.ProposeLimit
+				}
 			}
 			for _, l := range held {
 				w.net.hold(l[0], l[1])
@@ -376,6 +399,14 @@ func (w *World) ambush(b *broker, change *cluster.Insync) {
 					w.later(100*time.Millisecond, func() { w.net.heal(l[0], l[1]) })
 				}
 			})
+			if flips {
+				w.note("fault", "partition %d of %s is damaged while %s proposes it", i, x.name(), b.name())
+				w.reached.hit("log damaged while its broker joins an ISR")
+				x.replicas[i].log.found()
+				return
+			}
+			w.note("fault", "%s loses its folder while %s proposes it", x.name(), b.name())
+			w.reached.hit("folder wiped while its broker joins an ISR")
 			w.kill(x.p, true)
 			x.disk.loses(nil)
 			x.lost = true
@@ -385,19 +416,19 @@ func (w *World) ambush(b *broker, change *cluster.Insync) {
 	}
 }
 
-// flip damages a batch at rest.
-func (w *World) flip(b *broker, part int) {
+// flip damages a batch at rest, and says whether there was one.
+func (w *World) flip(b *broker, part int) bool {
 	if !b.p.up || b.replicas[part] == nil || !w.maySpare(b) {
-		return
+		return false
 	}
-	l := b.replicas[part].log
-	n := len(b.disk.image.logs[part].kept)
-	if n == 0 || l.s.bad >= 0 || len(l.s.kept) < n || l.s.start != b.disk.image.logs[part].start {
-		return
+	l, s := b.replicas[part].log, b.disk.image.logs[part]
+	if s == nil || len(s.kept) == 0 || l.s.bad >= 0 || len(l.s.kept) < len(s.kept) || l.s.start != s.start {
+		return false
 	}
 	w.reached.hit("bit flipped")
-	i := w.rng.IntN(n)
-	l.s.bad, b.disk.image.logs[part].bad = i, i
+	i := w.rng.IntN(len(s.kept))
+	l.s.bad, s.bad = i, i
+	return true
 }
 
 // maySpare says whether the cluster can be expected to go on if a broker loses what it

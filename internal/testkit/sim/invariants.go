@@ -3,10 +3,9 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
-	"tidewire/broker/partition"
-	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
@@ -15,6 +14,7 @@ import (
 // seen is what was last seen of a replica.
 type seen struct {
 	hw     ident.Offset
+	to     record.Position // that is committed, as far as it knows
 	epoch  ident.Epoch
 	leads  bool
 	serves bool
@@ -51,7 +51,7 @@ func (w *World) check() {
 // observe looks at one replica: what it shows to others must be true.
 func (w *World) observe(b *broker, i int, h *held) {
 	t, load := w.truth[i], h.replica.Load()
-	now := seen{load.Bounds.HW, load.Bounds.Epoch, load.Leads, load.Serves}
+	now := seen{load.Bounds.HW, h.replica.Committed(), load.Bounds.Epoch, load.Leads, load.Serves}
 	if now == h.seen && now.hw <= t.hw && !load.Damaged {
 		return
 	}
@@ -67,8 +67,8 @@ func (w *World) observe(b *broker, i int, h *held) {
 	if now.leads {
 		w.ledBy(t, b, now.epoch, was)
 		t.leads(now.epoch, now.hw)
-		if now.hw > t.hw {
-			w.advance(t, b, h, now.hw)
+		if t.end().Before(now.to) {
+			w.advance(t, b, h, now.to)
 		}
 	}
 	switch {
@@ -96,19 +96,15 @@ func (w *World) ledBy(t *truth, b *broker, e ident.Epoch, was seen) {
 	}
 }
 
-// advance takes a leader's high watermark in.
-func (w *World) advance(t *truth, b *broker, h *held, hw ident.Offset) {
+// advance takes a leader's high watermark in, with the voids below it.
+func (w *World) advance(t *truth, b *broker, h *held, to record.Position) {
 	s := h.log.s
-	n := len(s.kept)
-	for n > 0 && (s.kept[n-1].after.Offset > hw || s.kept[n-1].span == 0) {
-		n--
-	}
-	if end := s.end().Offset; end < hw {
-		w.fail("committed-only", "%s, partition %d: high watermark %d above the log's end %d", b.name(), t.part, hw, end)
+	if s.end().Before(to) {
+		w.fail("committed-only", "%s, partition %d: high watermark %v above the log's end %v", b.name(), t.part, to, s.end())
 		return
 	}
-	w.grow(t, b, s, n)
-	t.hw = hw
+	w.grow(t, b, s, sort.Search(len(s.kept), func(i int) bool { return to.Before(s.kept[i].after) }))
+	t.hw = max(t.hw, to.Offset)
 }
 
 // inSync holds that whoever may be elected has everything that is committed, on its
@@ -166,13 +162,18 @@ func (w *World) remembers(b *broker) {
 		if at != h.log.EndPosition().Offset {
 			continue // a cut is under way, or it begins ahead of its log
 		}
-		m, err := rebuilt(h.log, partition.Rules{Range: ident.FullRange, MaxMessageBytes: maxMessageBytes, IdempotencyWindow: cluster.DefaultIdempotencyWindow})
+		m, err := rebuilt(h.log, foldRules())
 		if err != nil {
 			w.fail("producers-are-the-fold", "%s, partition %d: %v", b.name(), i, err)
 			return
 		}
 		if folded := m.Snapshot(); string(folded) != string(state) {
 			w.fail("producers-are-the-fold", "%s, partition %d: what it remembers of producers is not what its log says", b.name(), i)
+		}
+		if m, err = w.truth[i].fold(h.log.s); err != nil {
+			w.fail("producers-are-the-fold", "%s, partition %d: %v", b.name(), i, err)
+		} else if m != nil && string(m.Snapshot()) != string(state) {
+			w.fail("producers-are-the-fold", "%s, partition %d: what it remembers of producers is not what was ever committed and what its log has behind that", b.name(), i)
 		}
 	}
 }

@@ -304,7 +304,7 @@ func (l *log) Retain(now time.Time, hw record.Position) error {
 	}
 	l.s.committed = max(l.s.committed, hw.Offset)
 	set := &l.w.set
-	if n := len(l.s.kept); n > 0 && !hw.Before(l.EndPosition()) && l.EndPosition() == l.durable && now.UnixMilli()-l.lastMs() > set.RetainAge.Milliseconds() {
+	if n := len(l.s.kept); n > 0 && !hw.Before(l.EndPosition()) && l.EndPosition() == l.durable && l.s.kept[n-1].span > 0 && now.UnixMilli()-l.lastMs() > set.RetainAge.Milliseconds() {
 		return l.startAt(l.EndPosition())
 	}
 	if len(l.s.kept) < 2*set.RetainBatches {

@@ -105,7 +105,7 @@ func TestSearch(t *testing.T) {
 		most = 1 // and finds nothing, as there is no fault
 	}
 	var first *Result
-	play(most, func(r *Result) bool {
+	play(0, most, func(r *Result) bool {
 		if r.Failure != nil && (first == nil || r.Seed < first.Seed) {
 			first = r
 		}

@@ -1,5 +1,7 @@
 package sim
 
+import "time"
+
 // process is one operating system process on a machine of its own. It may be a broker,
 // a coordinator, both, or the gateways at the edge.
 type process struct {
@@ -8,7 +10,8 @@ type process struct {
 	life    int // counts its starts
 	up      bool
 	paused  bool
-	backlog []event // what came while it was paused
+	skew    time.Duration // of its machine's clock: it is set as the process starts, and stays
+	backlog []event       // what came while it was paused
 	broker  *broker
 	member  *member
 }

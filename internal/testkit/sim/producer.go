@@ -52,8 +52,8 @@ func (p *producer) begin() {
 		o := outgoing{sequence: p.next}
 		if p.sequenced {
 			p.next++
-			o.void = kind == 0
-			o.large = kind == 1
+			o.void = kind < p.w.set.Voids
+			o.large = !o.void && kind < 2*p.w.set.Voids
 		}
 		p.made++
 		o.value = fmt.Sprintf("%s-%d", p.name, p.made)

@@ -33,7 +33,7 @@ func (b *broker) propose() {
 		b.proposing = false
 		return
 	}
-	b.w.ambush(b, &change)
+	b.w.ambushes(b, &change)
 	b.w.council.propose(b.p, cluster.Change{Insync: &change}, func(answer cluster.Answer, err error) { b.proposed(&change, answer, err) })
 }
 

@@ -160,7 +160,7 @@ func (w *World) settle() {
 	w.minInsync(w.set.MinInsync)
 	for _, p := range w.processes {
 		if b := p.broker; b != nil {
-			b.disk.full, b.disk.stalled = false, 0
+			b.disk.full, b.disk.stalled, b.garbles = false, 0, false
 			if b == out && !p.up {
 				continue
 			}

@@ -20,6 +20,7 @@ type Setup struct {
 	MessageBytes        int
 	ReadBytes           int
 	BatchRecords        int // at most
+	Voids               int // batches of 40 that are of voids, and as many of too large records
 	Think               time.Duration
 	Timeout             time.Duration // of a producer's request
 	ProposeLimit        time.Duration
@@ -80,6 +81,10 @@ func setup(rng *rand.Rand) Setup {
 	}
 	if rng.IntN(2) == 0 {
 		s.CoordinatorLoses = 0.1
+	}
+	s.Voids = 1
+	if rng.IntN(3) == 0 {
+		s.Voids = 8
 	}
 	return s
 }

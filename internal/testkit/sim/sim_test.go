@@ -13,8 +13,8 @@ import (
 // seedsOfEveryRun are played by every go test.
 const seedsOfEveryRun = 200
 
-// TestSimulation plays seeds: TEST_TIDEWIRE_SIM_SEEDS of them, or one alone, the one that
-// TEST_TIDEWIRE_SEED names.
+// TestSimulation plays seeds: TEST_TIDEWIRE_SIM_SEEDS of them from TEST_TIDEWIRE_SIM_FROM on,
+// or one alone, the one that TEST_TIDEWIRE_SEED names.
 func TestSimulation(t *testing.T) {
 	if seed, ok := number(t, "TEST_TIDEWIRE_SEED"); ok {
 		if r := Run(seed); r.Failure != nil {
@@ -24,10 +24,11 @@ func TestSimulation(t *testing.T) {
 	}
 	seeds, _ := number(t, "TEST_TIDEWIRE_SIM_SEEDS")
 	seeds = max(seeds, seedsOfEveryRun)
+	from, _ := number(t, "TEST_TIDEWIRE_SIM_FROM")
 	reached := Reached{}
 	var steps uint64
 	records, failed := 0, 0
-	play(seeds, func(r *Result) bool {
+	play(from, seeds, func(r *Result) bool {
 		reached.Add(r.Reached)
 		steps += r.Steps
 		records += r.Records
@@ -40,7 +41,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return failed < 20
 	})
-	t.Logf("%d seeds, %d steps, %d records committed\n%s", seeds, steps, records, reached)
+	t.Logf("%d seeds from %d on, %d steps, %d records committed\n%s", seeds, from, steps, records, reached)
 	for _, state := range states {
 		if reached[state] == 0 {
 			t.Errorf("nothing was found out about this, for no run came to it: %s", state)
@@ -52,13 +53,14 @@ func TestSimulation(t *testing.T) {
 var states = []string{
 	"ISR below min_insync", "ISR change declined", "ISR change of unknown outcome", "ISR grows", "ISR shrinks",
 	"batch sent again", "bit flipped", "broker without its records activated", "change lost with a leading coordinator",
-	"change that came twice", "change that outlived its leading coordinator", "coordinator led anew", "damage found",
+	"change that came twice", "change that outlived its leading coordinator", "clock set", "coordinator led anew", "damage found",
 	"damaged log replaced", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",
 	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none",
-	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start", "log start moved",
+	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start",
+	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "min_insync changed", "move completed", "older copy of a folder restored", "older state refused",
-	"orders that came during a cut", "partition without a leader", "push of a leader of the past", "read from a follower",
+	"orders that came during a cut", "partition without a leader", "push of a leader of the past", "push with a flipped bit", "read from a follower",
 	"reader behind the log start", "record lost that only its leader had", "refused: disk full",
 	"refused: not enough replicas", "repeat answered with its original", "replica moved away",
 	"settled with a deaf broker", "settled with a leader cut off from its followers", "settled without one broker",
@@ -76,13 +78,13 @@ func TestASeedIsPlayedTheSameEachTime(t *testing.T) {
 	}
 }
 
-// play runs seeds on all processors, and hands over the results one at a time until
+// play runs so many seeds on all processors, and hands over the results one at a time until
 // that is enough.
-func play(seeds uint64, took func(*Result) (more bool)) {
+func play(from, seeds uint64, took func(*Result) (more bool)) {
 	var (
 		all  sync.WaitGroup
 		mu   sync.Mutex
-		next uint64
+		next = from
 		over bool
 	)
 	for range runtime.GOMAXPROCS(0) {
@@ -91,7 +93,7 @@ func play(seeds uint64, took func(*Result) (more bool)) {
 				mu.Lock()
 				seed := next
 				next++
-				enough := over || seed >= seeds
+				enough := over || seed >= from+seeds
 				mu.Unlock()
 				if enough {
 					return

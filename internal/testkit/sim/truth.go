@@ -5,6 +5,8 @@ import (
 	"sort"
 	"time"
 
+	"tidewire/broker/partition"
+	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 )
@@ -22,7 +24,9 @@ type truth struct {
 	refused   map[string]bool // values whose producers were told that they are not kept
 	moved     time.Duration   // when the leader changed last
 	taken     int             // takeovers
-	grown     int             // how often a leader that is cut off for good made the ISR larger
+	machine   *partition.Machine
+	folded    int // batches that it knows
+	grown     int // how often a leader that is cut off for good made the ISR larger
 }
 
 // epochHW is how far a leader epoch brought the high watermark.
@@ -38,12 +42,20 @@ type lead struct {
 }
 
 func newTruth(part int) *truth {
-	return &truth{part: part, leaders: map[ident.Epoch]lead{}, producers: map[ident.ProducerID]int64{}, values: map[string]bool{}, refused: map[string]bool{}}
+	return &truth{part: part, machine: partition.New(0), leaders: map[ident.Epoch]lead{}, producers: map[ident.ProducerID]int64{}, values: map[string]bool{}, refused: map[string]bool{}}
 }
 
 // index is how many batches lie before a position.
 func (t *truth) index(p record.Position) int {
 	return sort.Search(len(t.batches), func(i int) bool { return p.Before(t.batches[i].after) })
+}
+
+// end is the end of what is committed, voids too.
+func (t *truth) end() record.Position {
+	if n := len(t.batches); n > 0 {
+		return t.batches[n-1].after
+	}
+	return record.Position{}
 }
 
 // below is how many batches end at or before an offset, voids at it left out.
@@ -71,6 +83,33 @@ func (t *truth) holds(s *stored) int {
 		s.agrees++
 	}
 	return s.agrees
+}
+
+func foldRules() partition.Rules {
+	return partition.Rules{Range: ident.FullRange, MaxMessageBytes: maxMessageBytes, IdempotencyWindow: cluster.DefaultIdempotencyWindow}
+}
+
+// fold is what everything says of producers that was ever committed, and what a log has
+// behind that; nil where the log lacks some of it.
+func (t *truth) fold(s *stored) (*partition.Machine, error) {
+	if t.holds(s) < len(t.batches) {
+		return nil, nil
+	}
+	for ; t.folded < len(t.batches); t.folded++ {
+		if err := t.machine.Fold(t.batches[t.folded].batch, foldRules()); err != nil {
+			return nil, err
+		}
+	}
+	m, err := partition.Restore(t.machine.Snapshot(), t.machine.End())
+	if err != nil {
+		return nil, err
+	}
+	for i := len(t.batches) - s.first; i < len(s.kept); i++ {
+		if err := m.Fold(s.kept[i].batch, foldRules()); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 // refuse notes that a producer was told that its record is not kept, and gave it up.

@@ -29,16 +29,16 @@ type World struct {
 	producers []*producer
 	readers   []*reader
 
-	truth    []*truth // of each partition
-	touched  []*broker
-	recheck  bool // the coordinator's state or the truth has changed
-	reached  Reached
-	trace    trace
-	failure  *Failure
-	healing  bool
-	cutOff   *broker // from its followers, for good
-	ambushed bool    // whoever is to join an ISR next loses its folder meanwhile
-	wanted   int     // min_insync, as it was asked for last
+	truth   []*truth // of each partition
+	touched []*broker
+	recheck bool // the coordinator's state or the truth has changed
+	reached Reached
+	trace   trace
+	failure *Failure
+	healing bool
+	cutOff  *broker // from its followers, for good
+	ambush  string  // what befalls whoever is to join an ISR next
+	wanted  int     // min_insync, as it was asked for last
 }
 
 // Failure is an invariant that was found broken.
@@ -149,6 +149,9 @@ func (w *World) between(lo, hi time.Duration) time.Duration {
 
 // clock is what the world's time is called by those inside it.
 func (w *World) clock() time.Time { return epoch.Add(w.now) }
+
+// clockOf is what a machine's clock says.
+func (w *World) clockOf(p *process) time.Time { return epoch.Add(w.now + p.skew) }
 
 // epoch is when worlds begin.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
