@@ -32,6 +32,10 @@ func New(start ident.Offset) *Machine {
 // End is the offset after the last record appended.
 func (m *Machine) End() ident.Offset { return m.end }
 
+// NotBefore notes that the log's last batch is of a time, which a state of nothing to
+// remember does not say: no later one is of an earlier time.
+func (m *Machine) NotBefore(ms int64) { m.timestamp = max(m.timestamp, ms) }
+
 // Timestamp is the time of the last batch in ms since 1970, 0 before the first.
 func (m *Machine) Timestamp() int64 { return m.timestamp }
 

@@ -272,6 +272,18 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	if p := l.append(t, batch(sequenced(1, 1)), 500); p.Timestamp != 1000 {
 		t.Fatalf("timestamp %d after 1000", p.Timestamp)
 	}
+
+	// Where there is nothing to remember, the log alone knows the time.
+	plain := &log{m: New(0)}
+	plain.append(t, batch(&record.Record{Value: []byte("v"), ContentType: "t"}), 1000)
+	again, err := Restore(plain.m.Snapshot(), plain.m.End())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.NotBefore(1000)
+	if p := (&log{m: again}).append(t, batch(&record.Record{Value: []byte("v"), ContentType: "t"}), 500); p.Timestamp != 1000 {
+		t.Fatalf("timestamp %d after 1000 and a restart", p.Timestamp)
+	}
 }
 
 // twin is the sequence window in the fewest words: everything is remembered.

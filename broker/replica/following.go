@@ -13,7 +13,8 @@ import (
 // nothingTold is before everything that may be on a disk.
 var nothingTold = record.Position{Offset: -1}
 
-// askAgain is after how long without an answer a follower says again where it stands.
+// askAgain is after how long without an answer a follower says again where it stands, and
+// after how long without a push, if it is not in sync.
 const askAgain = time.Second
 
 // Opened says that a new stream to a leader has begun: what was said in the former one
@@ -47,7 +48,7 @@ func (r *Replica) partLocked() {
 }
 
 func (r *Replica) ownLogLocked() replication.Log {
-	return replication.Log{End: r.log.EndPosition(), Last: r.log.LastEpoch(), HW: r.hw}
+	return replication.Log{Start: r.log.StartPosition(), End: r.log.EndPosition(), Last: r.log.LastEpoch(), HW: r.hw}
 }
 
 // Say fetches what the leader is to hear: where the log ends, or what is on the disk.
@@ -93,13 +94,14 @@ func (r *Replica) Diverged(d rpc.Divergence) error {
 	turn := r.follower.Answer(&d, r.ownLogLocked(), r.log)
 	switch turn.Step {
 	case replication.Go:
+		r.fed = r.cfg.Now()
 		r.told = nothingTold // even if nothing is on the disk, the leader is to hear that
 		r.news.say = true
 	case replication.Halt:
 		r.halted = turn.Why
 		r.cfg.Logger.Error("a replica stops: its leader's log contradicts what is committed. Nothing of it is changed; compare the replicas before anything else",
 			"topic", r.cfg.Topic, "partition", r.ref.Index, "epoch", d.Epoch, "err", turn.Why)
-	case replication.Cut, replication.Anew:
+	case replication.Cut, replication.Anew, replication.Empty:
 		r.cutting = true
 		r.cuts++
 		rules := r.rules
@@ -114,10 +116,14 @@ func (r *Replica) Diverged(d rpc.Divergence) error {
 // log says then.
 func (r *Replica) cut(turn replication.Turn, d rpc.Divergence, rules partition.Rules) error {
 	var err error
-	if turn.Step == replication.Anew {
+	switch turn.Step {
+	case replication.Anew:
 		r.cfg.Logger.Info("a replica lies behind all that its leader keeps; it begins anew", "topic", r.cfg.Topic, "partition", r.ref.Index, "offset", d.Start)
 		err = r.log.Restart(turn.To, d.Producers, max(d.Start, d.ProducersAt))
-	} else {
+	case replication.Empty:
+		r.cfg.Logger.Warn("a replica drops all it has: after an unclean election its leader has nothing of what it begins with", "topic", r.cfg.Topic, "partition", r.ref.Index, "epoch", d.Epoch)
+		err = r.log.Restart(turn.To, nil, turn.To.Offset)
+	default:
 		err = r.log.TruncateTo(turn.To)
 	}
 	machine := r.machine
@@ -136,10 +142,8 @@ func (r *Replica) cut(turn replication.Turn, d rpc.Divergence, rules partition.R
 	r.machine = machine
 	r.disk = r.log.DurablePosition()
 	r.own = r.disk
-	if turn.Step == replication.Anew {
-		r.hw = max(r.hw, d.Start)
-	} else {
-		r.hw = min(r.hw, turn.To.Offset) // lower only after an unclean election
+	if turn.Step != replication.Cut || turn.To.Offset < r.hw { // lower only after an unclean election
+		r.hw = turn.To.Offset
 	}
 	r.asked = time.Time{}
 	r.news.say = true
@@ -187,6 +191,7 @@ func (r *Replica) Pushed(p rpc.Push) {
 		r.asked = r.cfg.Now()
 		return
 	}
+	r.fed = r.cfg.Now()
 	end := r.log.EndPosition().Offset
 	if hw := r.follower.HW(r.hw, p.HW, end); hw > r.hw {
 		r.hw = hw

@@ -130,6 +130,7 @@ type Replica struct {
 	told     record.Position // what the leader was last told to be kept here
 	watched  time.Time       // when somebody asked last to wait for the high watermark
 	watch    bool            // the leader was last told that somebody does
+	fed      time.Time       // when the leader last agreed or pushed
 	hw       ident.Offset    // of readers: it never goes back
 	serving  bool            // readers were last found to be served here
 	halted   error           // it waits for somebody to look at it

@@ -328,3 +328,42 @@ func TestNoProducerStateIsKeptOfVoidsThatMayBeCutAway(t *testing.T) {
 		t.Fatal(at, state)
 	}
 }
+
+// A replica may be moved away and back without hearing of it, while its leader hears of
+// both and forgets that they agreed.
+func TestAFollowerThatIsForgottenSaysAgainWhereItStands(t *testing.T) {
+	for _, inSync := range []bool{false, true} {
+		leader, now := ident.NodeID{2}, time.Unix(1000, 0)
+		r := New(Config{
+			Partition: ref, Topic: "orders", Self: self, Log: &disk{}, Machine: partition.New(0), Outlet: alone{}, Lag: time.Second,
+			Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler),
+		})
+		v := replication.View{Epoch: 3, Version: 1, Leader: leader, Replicas: []ident.NodeID{leader, self}, ISR: []ident.NodeID{leader}, MinInsync: 1}
+		if inSync {
+			v.ISR = v.Replicas
+		}
+		r.Order(Orders{View: v, Range: ident.FullRange})
+		s, _ := r.Say(leader)
+		if s == nil {
+			t.Fatal("it says nothing")
+		}
+		if err := r.Diverged(rpc.Divergence{Partition: ref, Epoch: 3, Agreed: true, Of: s.End, OfLast: s.Last}); err != nil {
+			t.Fatal(err)
+		}
+		if _, held := r.Say(leader); held == nil {
+			t.Fatal("it does not say what it has")
+		}
+		for range 9 {
+			now = now.Add(TickEvery)
+			r.Tick()
+		}
+		if s, held := r.Say(leader); s != nil || held != nil {
+			t.Fatal("too early:", s, held)
+		}
+		now = now.Add(TickEvery)
+		r.Tick()
+		if s, _ := r.Say(leader); s == nil != inSync {
+			t.Fatalf("in sync %t: it says %v", inSync, s)
+		}
+	}
+}

@@ -27,6 +27,10 @@ func (r *Replica) Tick() {
 		r.settleLocked()   // the lease may have come back
 		r.news.push = true // what could not be sent a moment ago, for want of a producer state, may be now
 	case r.follower != nil:
+		if r.forgottenLocked() {
+			r.partLocked()
+			r.asked = time.Time{}
+		}
 		if !r.follower.Agreed() {
 			r.news.say = true
 		}
@@ -37,6 +41,13 @@ func (r *Replica) Tick() {
 	}
 }
 
+// forgottenLocked says that the leader may not know (any more) that both agreed: it has
+// nothing for a follower that is not in sync. A replica that was moved away and back may
+// not have heard of that, while its leader did.
+func (r *Replica) forgottenLocked() bool {
+	return r.follower.Agreed() && !r.follower.View().InSync(r.cfg.Self) && !r.cutting && r.cfg.Now().Sub(r.fed) >= askAgain
+}
+
 // quietLocked says that nothing will come of time passing before something else happens.
 func (r *Replica) quietLocked() bool {
 	switch {
@@ -45,7 +56,8 @@ func (r *Replica) quietLocked() bool {
 	case r.leader != nil:
 		return r.leader.Quiet() && len(r.local.waiting) == 0
 	case r.follower != nil:
-		return r.follower.Agreed() && r.moved == nil // nobody waits who would have to be told of a silent leader
+		// Nobody waits who would have to be told of a silent leader.
+		return r.follower.Agreed() && r.follower.View().InSync(r.cfg.Self) && r.moved == nil
 	}
 	return false
 }
@@ -74,6 +86,17 @@ func (r *Replica) Committed() record.Position {
 		return r.leader.HW()
 	}
 	return record.At(r.hw)
+}
+
+// WaitsFor is whom a leader waits for before it takes anything for committed, itself too;
+// nobody, where it does not lead.
+func (r *Replica) WaitsFor() []ident.NodeID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader == nil {
+		return nil
+	}
+	return r.leader.Members()
 }
 
 // Retain drops what the topic's retention no longer wants. The leader decides; a

@@ -47,9 +47,10 @@ func (f *Follower) Part() { f.agreed = false }
 
 // Log is how a follower's own log stands.
 type Log struct {
-	End  record.Position
-	Last ident.Epoch // of its last batch; 0: it has none
-	HW   ident.Offset
+	Start record.Position
+	End   record.Position
+	Last  ident.Epoch // of its last batch; 0: it has none
+	HW    ident.Offset
 }
 
 // Step is what a follower does next.
@@ -64,6 +65,9 @@ const (
 	Cut
 	// Anew: drop everything and begin at the leader's log start.
 	Anew
+	// Empty: drop everything and begin at offset 0. An unclean election made somebody
+	// lead whose log ends below where this one starts.
+	Empty
 	// Halt: what the leader says would undo what is committed. Nothing may be done
 	// before somebody has looked at it.
 	Halt
@@ -99,6 +103,9 @@ func (f *Follower) Answer(d *rpc.Divergence, own Log, h History) Turn {
 	}
 	if BeginsAnew(d) { // nothing of this log can be compared, and nothing of it is kept there
 		step, to = Anew, d.End
+	}
+	if f.undone(own.Last) && step == Cut && (to.Before(own.Start) || to == own.End) {
+		return Turn{Step: Empty}
 	}
 	switch {
 	case step == Cut && to == own.End:

@@ -191,6 +191,33 @@ func TestAnUncleanEpochMayUndo(t *testing.T) {
 	}
 }
 
+// A log that begins behind where the new leader's ends has nothing that could be compared.
+func TestWhatBeginsBehindAnUncleanLeadersEndIsDropped(t *testing.T) {
+	follower := recordsOf(7, 2, 2)
+	for unclean, want := range map[ident.Epoch]Step{0: Halt, 2: Halt, 3: Empty} {
+		for _, x := range []struct {
+			leader *model
+			end    record.Position
+		}{
+			{recordsOf(0, 1, 2, 3), follower.end()},  // it has that epoch, and less of it
+			{recordsOf(0, 1, 1, 3), record.At(7)},    // it has not, and nothing is left to cut
+			{recordsOf(0, 3, 3, 3, 3), record.At(7)}, // not even an older one
+		} {
+			f := FollowView(View{Epoch: 99, Version: 1, Unclean: unclean})
+			s := rpc.Standing{Epoch: 99, End: x.end, Last: 2}
+			d := Compare(&s, record.At(0), x.leader.end(), x.leader)
+			turn := f.Answer(&d, Log{Start: record.At(7), End: x.end, Last: 2, HW: x.end.Offset}, follower)
+			step := want
+			if BeginsAnew(&d) && want == Empty {
+				step = Anew
+			}
+			if turn.Step != step || turn.To != record.At(0) && turn.Step != Halt {
+				t.Errorf("unclean epoch %d, leader to %v, end %v: %+v, not step %d", unclean, x.leader.end(), x.end, turn, step)
+			}
+		}
+	}
+}
+
 func TestWhoLiesBehindTheLeadersStartBeginsAnew(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
