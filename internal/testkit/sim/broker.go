@@ -209,6 +209,7 @@ func rebuilt(l *log, rules partition.Rules) (*partition.Machine, error) {
 			}
 		}
 	}
+	machine.NotBefore(l.lastMs())
 	return machine, nil
 }
 

@@ -223,7 +223,7 @@ func (c *council) found() {
 	}
 	a := apply(state.Command{Change: cluster.Change{Create: &cluster.Create{ID: topicID(), Spec: cluster.TopicSpec{
 		Name: topicName, Partitions: &set.Partitions,
-		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, MaxMessageBytes: new(maxMessageBytes)},
+		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, Unclean: &set.Unclean, MaxMessageBytes: new(maxMessageBytes)},
 	}}}})
 	if a.Refusal != nil {
 		c.w.fail("founding", "%s", a.Refusal.Detail)

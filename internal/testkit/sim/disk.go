@@ -58,6 +58,7 @@ type stored struct {
 
 	// What the world has found out about it (truth.holds).
 	audited bool
+	by      *truth
 	first   int // batches of the truth before start
 	agrees  int
 }

@@ -77,6 +77,7 @@ func kinds() []weighted {
 		{"drain", 3},
 		{"stale", 5},
 		{"move", 4},
+		{"move-and-back", 3},
 		{"min-insync", 2},
 	}
 }
@@ -258,17 +259,18 @@ func (w *World) command(b *broker, f *Fault) {
 	case "drain":
 		ask(cluster.Change{Drain: &cluster.Drain{Node: b.id}})
 		w.later(f.For, func() { w.undrain(b) })
-	case "move":
+	case "move", "move-and-back":
 		i := f.Who.Partition
-		p, of := w.council.partition(i), cluster.MoveOf{Partition: ref(i)}
-		of.Version = p.Version
+		p := w.council.partition(i)
 		if !slices.Contains(p.Replicas, b.id) {
 			b = w.brokerOf(p.Replicas[f.Who.N%len(p.Replicas)])
 		}
 		for n := range w.brokers {
 			if to := w.brokers[(n+f.Who.N)%len(w.brokers)]; !slices.Contains(p.Replicas, to.id) {
-				of.Add, of.Remove = []ident.NodeID{to.id}, []ident.NodeID{b.id}
-				ask(cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{of}}})
+				if f.Kind == "move-and-back" && b.p != w.leading() {
+					w.movesBack(i, b, to)
+				}
+				w.move(i, b, to)
 				return
 			}
 		}
@@ -277,6 +279,42 @@ func (w *World) command(b *broker, f *Fault) {
 		w.minInsync(1 + f.Who.N%w.set.Replicas)
 		w.later(f.For, func() { w.minInsync(w.set.MinInsync) })
 	}
+}
+
+// move asks for a replica to be moved.
+func (w *World) move(i int, b, to *broker) {
+	of := cluster.MoveOf{Partition: ref(i), Version: w.council.partition(i).Version, Add: []ident.NodeID{to.id}, Remove: []ident.NodeID{b.id}}
+	w.council.propose(w.edge, cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{of}}}, func(cluster.Answer, error) {})
+}
+
+// movesBack has a replica that moves moved back as soon as it has, and keeps the news of
+// both from the one who had it, whom the others reach but for that.
+func (w *World) movesBack(i int, b, to *broker) {
+	for _, m := range w.council.members {
+		w.net.hold(m.p.machine, b.p.machine)
+	}
+	gives := w.now + silence/2
+	away := false
+	var look func()
+	look = func() {
+		in := slices.Contains(w.council.partition(i).Replicas, b.id)
+		switch {
+		case !away && !in:
+			away = true
+			w.move(i, to, b)
+		case away && in:
+			w.reached.hit("replica moved away and back unheard")
+			gives = w.now
+		}
+		if w.now < gives {
+			w.later(20*time.Millisecond, look)
+			return
+		}
+		for _, m := range w.council.members {
+			w.net.heal(m.p.machine, b.p.machine)
+		}
+	}
+	w.later(20*time.Millisecond, look)
 }
 
 // undrain ends a drain.
@@ -378,7 +416,7 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 				continue
 			}
 			flips := w.ambush == "flip-joiner"
-			if flips && !w.flip(x, i) {
+			if flips && (w.set.Replicas == 1 || !w.flip(x, i)) {
 				continue
 			}
 			w.ambush = ""

@@ -26,7 +26,7 @@ func (w *World) drops(b *broker, i int, to record.Position) {
 	w.reached.hit("log start moved")
 	if h := b.replicas[i]; h.seen.leads {
 		s := h.log.s
-		w.grow(w.truth[i], b, s, sort.Search(len(s.kept), func(k int) bool { return to.Before(s.kept[k].after) }))
+		w.grow(w.era(i, h.seen.epoch), b, s, sort.Search(len(s.kept), func(k int) bool { return to.Before(s.kept[k].after) }))
 	}
 }
 
@@ -98,6 +98,9 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	}
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
+		if p.Unclean != q.Unclean {
+			w.unclean(i, p, q, after)
+		}
 		if p.Version == q.Version {
 			if !unchanged(p, q) || was.Settings.MinInsync != now.Settings.MinInsync {
 				w.fail("versions-rise", "%s: what partition %d rests on has changed, and its version is %d still", change.Kind(), i, q.Version)

@@ -50,8 +50,9 @@ func (w *World) check() {
 
 // observe looks at one replica: what it shows to others must be true.
 func (w *World) observe(b *broker, i int, h *held) {
-	t, load := w.truth[i], h.replica.Load()
+	load := h.replica.Load()
 	now := seen{load.Bounds.HW, h.replica.Committed(), load.Bounds.Epoch, load.Leads, load.Serves}
+	t := w.era(i, now.epoch)
 	if now == h.seen && now.hw <= t.hw && !load.Damaged {
 		return
 	}
@@ -61,17 +62,21 @@ func (w *World) observe(b *broker, i int, h *held) {
 		w.fail("no-halt", "%s, partition %d: %v: %s", b.name(), i, err, w.describe(i))
 		return
 	}
-	if now.hw < was.hw {
+	// After an unclean election, until it has compared its log, a replica takes for
+	// committed what may be gone. It shows that to nobody.
+	unsure := t.unclean > 0 && !now.serves
+	if now.hw < was.hw && !unsure {
 		w.fail("high-watermark-monotone", "%s, partition %d: from %d to %d", b.name(), i, was.hw, now.hw)
 	}
 	if now.leads {
 		w.ledBy(t, b, now.epoch, was)
-		t.leads(now.epoch, now.hw)
+		t.leads(now.epoch, now.to.Offset)
 		if t.end().Before(now.to) {
 			w.advance(t, b, h, now.to)
 		}
 	}
 	switch {
+	case unsure:
 	case now.hw > t.hw:
 		w.fail("committed-only", "%s, partition %d: follows with high watermark %d where %d is committed", b.name(), i, now.hw, t.hw)
 	case now.leads && now.serves && now.hw < t.before(now.epoch):
@@ -139,12 +144,7 @@ func (w *World) waitsForElectable(i int) {
 	if !h.seen.leads || h.view.Epoch != p.LeaderEpoch || h.seen.epoch != p.LeaderEpoch {
 		return
 	}
-	waits := slices.Clone(h.view.ISR)
-	if _, _, proposed, ok := h.replica.Proposal(); ok {
-		for _, l := range proposed {
-			waits = append(waits, l.Node)
-		}
-	}
+	waits := h.replica.WaitsFor()
 	for _, n := range p.ISR {
 		if !slices.Contains(waits, n) {
 			w.fail("waits-for-electable", "partition %d: %s leads and does not wait for %s, which is in sync: %s", i, b.name(), w.brokerOf(n).name(), w.describe(i))
@@ -170,7 +170,7 @@ func (w *World) remembers(b *broker) {
 		if folded := m.Snapshot(); string(folded) != string(state) {
 			w.fail("producers-are-the-fold", "%s, partition %d: what it remembers of producers is not what its log says", b.name(), i)
 		}
-		if m, err = w.truth[i].fold(h.log.s); err != nil {
+		if m, err = w.era(i, h.seen.epoch).fold(h.log.s); err != nil {
 			w.fail("producers-are-the-fold", "%s, partition %d: %v", b.name(), i, err)
 		} else if m != nil && string(m.Snapshot()) != string(state) {
 			w.fail("producers-are-the-fold", "%s, partition %d: what it remembers of producers is not what was ever committed and what its log has behind that", b.name(), i)
@@ -183,12 +183,13 @@ func (w *World) answers(b *broker, p *producer, batch []outgoing, a rpc.Appended
 	if a.Err != nil || p.acks == rpc.AcksNone || w.failure != nil {
 		return
 	}
-	h, t := b.replicas[p.part], w.truth[p.part]
+	h := b.replicas[p.part]
 	if h == nil || len(a.Records) != len(batch) {
 		w.fail("answers", "%s: %d answers to %d records", p.name, len(a.Records), len(batch))
 		return
 	}
 	w.observe(b, p.part, h)
+	t := w.era(p.part, h.seen.epoch)
 	for i, r := range a.Records {
 		o := &batch[i]
 		switch {
@@ -210,7 +211,8 @@ func (w *World) answers(b *broker, p *producer, batch []outgoing, a rpc.Appended
 // usedUp holds that a void which was acknowledged is committed: if it takes no offset,
 // the high watermark does not show it.
 func (w *World) usedUp(b *broker, p *producer, o *outgoing) {
-	t, s := w.truth[p.part], b.replicas[p.part].log.s
+	h := b.replicas[p.part]
+	t, s := w.era(p.part, h.seen.epoch), h.log.s
 	if t.producers[p.id] > o.sequence {
 		return
 	}
@@ -229,7 +231,7 @@ func (w *World) usedUp(b *broker, p *producer, o *outgoing) {
 // keptByLeader holds what acks=leader says: it is on the leader's disk, and the leader
 // is sure to be one, or it is committed.
 func (w *World) keptByLeader(b *broker, p *producer, o *outgoing, at ident.Offset) {
-	t := w.truth[p.part]
+	t := w.era(p.part, b.replicas[p.part].seen.epoch)
 	if v, ok := t.at(at); ok && v == o.value && at < t.hw {
 		return
 	}
@@ -244,8 +246,8 @@ func (w *World) keptByLeader(b *broker, p *producer, o *outgoing, at ident.Offse
 // served holds what a reader gets.
 func (w *World) served(b *broker, req *rpc.Read, res *rpc.ReadResult, err error) {
 	h := b.replicas[req.Partition.Index]
-	t := w.truth[req.Partition.Index]
-	w.observe(b, t.part, h)
+	w.observe(b, int(req.Partition.Index), h)
+	t := w.era(int(req.Partition.Index), h.seen.epoch)
 	if err != nil || w.failure != nil {
 		return
 	}

@@ -30,6 +30,7 @@ type Result struct {
 func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
+	set.Unclean = seed%8 == 7 && set.Replicas > 1
 	return set, schedule(rng, &set)
 }
 

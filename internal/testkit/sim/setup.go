@@ -9,6 +9,7 @@ import (
 type Setup struct {
 	Brokers, Partitions int
 	Replicas, MinInsync int
+	Unclean             bool // rather a replica that may lack records than none
 	Apart               bool // coordinators are processes of their own
 	Producers, Readers  int
 	NetMin, NetMax      time.Duration

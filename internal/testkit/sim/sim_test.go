@@ -53,7 +53,8 @@ func TestSimulation(t *testing.T) {
 var states = []string{
 	"ISR below min_insync", "ISR change declined", "ISR change of unknown outcome", "ISR grows", "ISR shrinks",
 	"batch sent again", "bit flipped", "broker without its records activated", "change lost with a leading coordinator",
-	"change that came twice", "change that outlived its leading coordinator", "clock set", "coordinator led anew", "damage found",
+	"change that came twice", "change that outlived its leading coordinator", "clock set", "committed records lost by an unclean election",
+	"coordinator led anew", "damage found",
 	"damaged log replaced", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",
 	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none",
@@ -62,10 +63,10 @@ var states = []string{
 	"log truncated", "min_insync changed", "move completed", "older copy of a folder restored", "older state refused",
 	"orders that came during a cut", "partition without a leader", "push of a leader of the past", "push with a flipped bit", "read from a follower",
 	"reader behind the log start", "record lost that only its leader had", "refused: disk full",
-	"refused: not enough replicas", "repeat answered with its original", "replica moved away",
+	"refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
 	"settled with a deaf broker", "settled with a leader cut off from its followers", "settled without one broker",
 	"stream of another life refused", "takeover by a member of the ELR (C3)", "two failovers within a round trip",
-	"unknown outcome of a publish", "unsynced entries lost with the power",
+	"unclean election", "unknown outcome of a publish", "unsynced entries lost with the power",
 }
 
 // A seed is worth nothing if it does not say everything.

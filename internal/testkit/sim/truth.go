@@ -15,6 +15,8 @@ import (
 // ever committed, once some leader's high watermark had passed it.
 type truth struct {
 	part      int
+	unclean   ident.Epoch // with which this truth began; 0: it is the first
+	former    *truth
 	batches   []kept // all of them, from the very first
 	hw        ident.Offset
 	epochs    []epochHW // ascending
@@ -70,8 +72,8 @@ func (t *truth) below(o ident.Offset) int {
 // holds is how many of the first batches of the truth a log agrees with, counting what
 // lies before its start.
 func (t *truth) holds(s *stored) int {
-	if !s.audited {
-		s.audited = true
+	if !s.audited || s.by != t {
+		s.audited, s.by = true, t
 		s.first = t.index(s.start)
 		s.agrees = s.first
 	}
@@ -85,6 +87,49 @@ func (t *truth) holds(s *stored) int {
 	return s.agrees
 }
 
+// era is the truth of a partition as those know it who are in a leader epoch. An unclean
+// election begins another one: a leader of the past goes on in its own for a while.
+func (w *World) era(part int, e ident.Epoch) *truth {
+	t := w.truth[part]
+	for t.unclean > e {
+		t = t.former
+	}
+	return t
+}
+
+// begins is the truth from an unclean election on: what the log of the one who leads
+// has of the former one, or of one before that, if nobody ever led in the former.
+func (t *truth) begins(e ident.Epoch, s *stored) *truth {
+	n := newTruth(t.part)
+	n.unclean, n.former, n.refused, n.moved, n.taken = e, t, t.refused, t.moved, t.taken
+	var known []kept
+	for f := t; f != nil && s != nil; f = f.former {
+		if upto := f.holds(s); upto > len(known) {
+			known = f.batches[:upto]
+		}
+	}
+	for i := range known {
+		n.learn(&known[i])
+		n.hw = known[i].after.Offset
+	}
+	return n
+}
+
+// learn takes in a batch that is known to be right.
+func (t *truth) learn(k *kept) {
+	t.batches = append(t.batches, *k)
+	it := k.batch.Entries()
+	for it.Next() {
+		e := it.Entry()
+		if !e.Producer.IsZero() {
+			t.producers[e.Producer] = e.Sequence + 1
+		}
+		if !e.Void {
+			t.values[string(e.Value)] = true
+		}
+	}
+}
+
 func foldRules() partition.Rules {
 	return partition.Rules{Range: ident.FullRange, MaxMessageBytes: maxMessageBytes, IdempotencyWindow: cluster.DefaultIdempotencyWindow}
 }
@@ -92,7 +137,7 @@ func foldRules() partition.Rules {
 // fold is what everything says of producers that was ever committed, and what a log has
 // behind that; nil where the log lacks some of it.
 func (t *truth) fold(s *stored) (*partition.Machine, error) {
-	if t.holds(s) < len(t.batches) {
+	if t.holds(s) < len(t.batches) || t.end().Before(s.start) {
 		return nil, nil
 	}
 	for ; t.folded < len(t.batches); t.folded++ {

@@ -1,0 +1,37 @@
+package sim
+
+import (
+	"slices"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// unclean holds that somebody who may lack records leads only where the topic says so and
+// nobody else is there or about to be, and begins another truth: what of the former one
+// that replica has on its disk.
+func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot) {
+	w.reached.hit("unclean election")
+	t, b := w.truth[i], w.brokerOf(q.Leader)
+	if !w.set.Unclean || b == nil || q.Unclean != q.LeaderEpoch || !slices.Equal(q.ISR, []ident.NodeID{q.Leader}) || len(q.ELR) > 0 {
+		w.fail("unclean-election", "partition %d: %s", i, w.describe(i))
+		return
+	}
+	for _, n := range slices.Concat(p.ISR, p.ELR) {
+		if node := after.Nodes[n]; node != nil && !node.Over() {
+			w.fail("unclean-election", "partition %d: %s leads and may lack records; %s does not and is there: %s", i, b.name(), w.brokerOf(n).name(), w.describe(i))
+			return
+		}
+	}
+	folder := b.disk.image
+	if b.lost && b.disk.last != nil { // it is refused with what it has, and comes back with what it had
+		folder = b.disk.last.image
+	}
+	n := t.begins(q.Unclean, folder.logs[i])
+	if len(n.batches) < len(t.batches) {
+		w.reached.hit("committed records lost by an unclean election")
+	}
+	w.note("council", "partition %d is led uncleanly by %s from %v on; committed were %v", i, b.name(), n.end(), t.end())
+	w.truth[i] = n
+	w.recheck = true
+}
