@@ -207,7 +207,6 @@ func (h *Host) recover(topic string, ref ident.Partition, log *storage.Log, rule
 	if err != nil && log.Damage() == nil {
 		return nil, err
 	}
-	machine.NotBefore(log.LastTimestamp())
 	return machine, nil // a damaged log takes nothing more, so what is missing in the machine is never asked
 }
 

@@ -280,7 +280,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.NotBefore(1000)
+	again.NotBefore(1000) // as whoever leads does
 	if p := (&log{m: again}).append(t, batch(&record.Record{Value: []byte("v"), ContentType: "t"}), 500); p.Timestamp != 1000 {
 		t.Fatalf("timestamp %d after 1000 and a restart", p.Timestamp)
 	}

@@ -38,6 +38,7 @@ type Log interface {
 	EndPosition() record.Position
 	DurablePosition() record.Position
 	LastEpoch() ident.Epoch
+	LastTimestamp() int64 // of the last batch, ms since 1970
 	Bytes() int64
 	Damage() error
 	OffsetAt(ms int64) (ident.Offset, error)
@@ -186,6 +187,7 @@ func (r *Replica) orderLocked(v replication.View) {
 	case v.Leader == r.cfg.Self && (newEpoch || r.leader == nil):
 		r.stepDownLocked()
 		r.follower = nil
+		r.readyLocked()
 		r.leader = replication.Lead(r.cfg.Self, v, r.log.EndPosition(), r.own, r.hw, r.cfg.Lag, now)
 		r.settleLocked()
 		r.wakeLocked()
@@ -201,6 +203,19 @@ func (r *Replica) orderLocked(v replication.View) {
 	default:
 		r.follower.See(v)
 	}
+}
+
+// readyLocked makes the machine what a leader appends by: one that goes on where the log
+// ends, at no earlier time. What is remembered does not say the time where it is nothing.
+// And it may be as of a place that the log has not reached: an unclean election may choose
+// a replica that has only begun anew. What it knows is of records that are lost then.
+func (r *Replica) readyLocked() {
+	if end := r.log.EndPosition().Offset; end < r.machine.End() {
+		r.cfg.Logger.Warn("an unclean election chose a replica that was still catching up: what is known of producers is forgotten",
+			"topic", r.cfg.Topic, "partition", r.ref.Index, "offset", end, "known_to", r.machine.End())
+		r.machine = partition.New(end)
+	}
+	r.machine.NotBefore(r.log.LastTimestamp())
 }
 
 // stepDownLocked ends a leadership. What is not committed may be, under the next

@@ -26,6 +26,7 @@ type disk struct {
 	refuse  error
 	damage  error
 	start   ident.Offset
+	time    int64
 }
 
 type waiting struct {
@@ -62,6 +63,7 @@ func (d *disk) Committed() ident.Offset                            { return d.st
 func (d *disk) EndPosition() record.Position                       { return d.end }
 func (d *disk) DurablePosition() record.Position                   { return d.durable }
 func (d *disk) LastEpoch() ident.Epoch                             { return 0 }
+func (d *disk) LastTimestamp() int64                               { return d.time }
 func (d *disk) Bytes() int64                                       { return 0 }
 func (d *disk) Damage() error                                      { return d.damage }
 func (d *disk) OffsetAt(int64) (ident.Offset, error)               { return 99, nil }
@@ -364,6 +366,29 @@ func TestAFollowerThatIsForgottenSaysAgainWhereItStands(t *testing.T) {
 		r.Tick()
 		if s, _ := r.Say(leader); s == nil != inSync {
 			t.Fatalf("in sync %t: it says %v", inSync, s)
+		}
+	}
+}
+
+// Neither a clock that was set back nor a machine that remembers nothing, or too much,
+// makes a leader append what does not follow its log.
+func TestALeaderGoesOnWhereItsLogEnds(t *testing.T) {
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	for _, machineEnd := range []ident.Offset{0, 5} {
+		d := &disk{time: ahead}
+		r := New(Config{
+			Partition: ref, Topic: "orders", Self: self, Log: d, Machine: partition.New(machineEnd), Outlet: alone{}, Lag: time.Second, Now: time.Now,
+			Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		})
+		r.Order(Orders{
+			View:     replication.View{Epoch: 3, Version: 1, Leader: self, Replicas: []ident.NodeID{self}, ISR: []ident.NodeID{self}, MinInsync: 1, Unclean: 3},
+			Range:    ident.FullRange,
+			Settings: cluster.Settings{MaxMessageBytes: 1000, IdempotencyWindow: time.Minute},
+		})
+		var got answers
+		got.append(r, "record", rpc.AcksAll, one(0))
+		if len(d.batches) != 1 || d.batches[0].Header().Base != 0 || d.batches[0].Header().Timestamp != ahead {
+			t.Errorf("a machine that ends at %d: %v", machineEnd, d.batches)
 		}
 	}
 }

@@ -50,9 +50,10 @@ type Progress struct {
 }
 
 // Lead begins an epoch. The log ends at end, of which durable is on disk; hw is what
-// this node knows to be committed.
+// this node knows to be committed. Whoever was chosen by an unclean election may not have
+// all of that on its disk yet.
 func Lead(self ident.NodeID, v View, end, durable record.Position, hw ident.Offset, lag time.Duration, now time.Time) *Leader {
-	l := &Leader{self: self, lag: lag, took: end, end: end, durable: durable, hw: record.At(hw)}
+	l := &Leader{self: self, lag: lag, took: end, end: end, durable: durable, hw: record.Least(record.At(hw), durable)}
 	l.ends.note(now, end, lag)
 	l.See(v, now)
 	return l

@@ -266,3 +266,12 @@ func TestVoidsCountLikeRecords(t *testing.T) {
 		t.Fatal(l.HW())
 	}
 }
+
+// An unclean election may choose one that has only heard of what is committed.
+func TestNothingCountsAsCommittedThatIsNotOnTheLeadersDisk(t *testing.T) {
+	v := View{Epoch: 7, Version: 1, Leader: a, Replicas: []ident.NodeID{a}, ISR: []ident.NodeID{a}, MinInsync: 1, Unclean: 7}
+	l := Lead(a, v, record.At(10), record.At(4), 8, lag, at(0))
+	hwIs(t, l, 4)
+	l.Synced(record.At(10))
+	hwIs(t, l, 10)
+}
