@@ -209,7 +209,6 @@ func rebuilt(l *log, rules partition.Rules) (*partition.Machine, error) {
 			}
 		}
 	}
-	machine.NotBefore(l.lastMs())
 	return machine, nil
 }
 

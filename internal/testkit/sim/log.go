@@ -52,9 +52,9 @@ func (l *log) Append(b record.Batch, written, durable func(error)) error {
 		return l.damage
 	}
 	h, at := b.Header(), l.EndPosition()
-	if h.Base != at.Offset || h.Epoch < l.LastEpoch() || h.Timestamp < l.lastMs() {
+	if h.Base != at.Offset || h.Epoch < l.LastEpoch() || h.Timestamp < l.LastTimestamp() {
 		l.w.fail("contiguous", "%s: a batch of offset %d, epoch %d, time %d is to follow offset %d, epoch %d, time %d",
-			l.d.p.name, h.Base, h.Epoch, h.Timestamp, at.Offset, l.LastEpoch(), l.lastMs())
+			l.d.p.name, h.Base, h.Epoch, h.Timestamp, at.Offset, l.LastEpoch(), l.LastTimestamp())
 	}
 	k := kept{batch: b, at: at, after: at.After(h), epoch: h.Epoch, ms: h.Timestamp, span: h.Span}
 	l.s.kept = append(l.s.kept, k)
@@ -192,7 +192,8 @@ func (l *log) LastEpoch() ident.Epoch {
 	return l.s.past
 }
 
-func (l *log) lastMs() int64 {
+// LastTimestamp is of replica.Log.
+func (l *log) LastTimestamp() int64 {
 	if n := len(l.s.kept); n > 0 {
 		return l.s.kept[n-1].ms
 	}
@@ -304,7 +305,7 @@ func (l *log) Retain(now time.Time, hw record.Position) error {
 	}
 	l.s.committed = max(l.s.committed, hw.Offset)
 	set := &l.w.set
-	if n := len(l.s.kept); n > 0 && !hw.Before(l.EndPosition()) && l.EndPosition() == l.durable && l.s.kept[n-1].span > 0 && now.UnixMilli()-l.lastMs() > set.RetainAge.Milliseconds() {
+	if n := len(l.s.kept); n > 0 && !hw.Before(l.EndPosition()) && l.EndPosition() == l.durable && l.s.kept[n-1].span > 0 && now.UnixMilli()-l.LastTimestamp() > set.RetainAge.Milliseconds() {
 		return l.startAt(l.EndPosition())
 	}
 	if len(l.s.kept) < 2*set.RetainBatches {

@@ -68,6 +68,10 @@ func (r *reader) took(req *rpc.Read, res *rpc.ReadResult, err error) {
 		if next := r.w.read(req, res); next > r.next {
 			r.seen += int(next - r.next)
 			r.next = next
+			if r.w.healing { // it is to come to the end
+				r.w.in(r.w.edge, time.Millisecond, r.poll)
+				return
+			}
 		}
 	case fault.Is(err, fault.OffsetExpired):
 		r.w.reached.hit("reader behind the log start")
