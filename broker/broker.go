@@ -38,8 +38,11 @@ func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
 func (b *Broker) Run(ctx context.Context) error { return b.host.Run(ctx) }
 
 // Live begins a life of this broker: it follows others, and is followed, under it.
-// Streams of a former life end.
-func (b *Broker) Live(life cluster.Life) { b.host.Links().Live(life) }
+// Streams of a former life end. In its registration certain partitions were declared
+// damaged; fault.Fenced says that there are others, and that another life has to begin.
+func (b *Broker) Live(life cluster.Life, declared []ident.Partition) error {
+	return b.host.Live(life, declared)
+}
 
 // ServeFollow carries the stream of a follower until it ends.
 func (b *Broker) ServeFollow(ctx context.Context, f rpc.Follow, s link.LeaderStream) error {

@@ -232,6 +232,7 @@ func (h *Host) drop(s *cluster.Snapshot) error {
 		if h.fate(s, ref) != kept {
 			drop = append(drop, gone{ref, r})
 			delete(h.replicas, ref)
+			delete(h.declared, ref)
 		}
 	}
 	h.mu.Unlock()

@@ -29,6 +29,8 @@ type court struct {
 	snapshot *cluster.Snapshot
 	changed  chan struct{}
 	silent   bool // it takes changes and does not answer
+	late     bool // it answers nobody, and holds changes back
+	held     []cluster.Insync
 }
 
 var topicID = ident.TopicID{7}
@@ -111,10 +113,27 @@ func (c *court) Next(ctx context.Context, after uint64) (*cluster.Snapshot, erro
 func (c *court) Propose(_ context.Context, change cluster.Change) (cluster.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := make([]bool, len(change.Insync.Of))
-	for i, of := range change.Insync.Of {
+	if c.late {
+		c.held = append(c.held, *change.Insync)
+		return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "nobody knows")
+	}
+	taken := c.insyncLocked(change.Insync)
+	if c.silent {
+		return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "nobody knows")
+	}
+	return cluster.Answer{Taken: taken}, nil
+}
+
+func (c *court) insyncLocked(change *cluster.Insync) []bool {
+	taken := make([]bool, len(change.Of))
+	for i, of := range change.Of {
 		p := c.snapshot.ByID[topicID].Partitions[0]
-		if of.Version != p.Version || of.Epoch != p.LeaderEpoch || change.Insync.Leader.Node != p.Leader {
+		if of.Version != p.Version || of.Epoch != p.LeaderEpoch || change.Leader.Node != p.Leader {
+			continue
+		}
+		if slices.ContainsFunc(of.ISR, func(l cluster.Life) bool {
+			return !slices.Contains(p.ISR, l.Node) && c.snapshot.Nodes[l.Node].BrokerEpoch != l.Epoch
+		}) {
 			continue
 		}
 		taken[i] = true
@@ -125,10 +144,24 @@ func (c *court) Propose(_ context.Context, change cluster.Change) (cluster.Answe
 			}
 		})
 	}
-	if c.silent {
-		return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "nobody knows")
+	return taken
+}
+
+// register begins another life of a node, which has lost what it held.
+func (c *court) register(n ident.NodeID) cluster.Life {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := *c.snapshot
+	now.Index++
+	now.Nodes = maps.Clone(now.Nodes)
+	now.Nodes[n] = &cluster.Node{ID: n, BrokerEpoch: ident.BrokerEpoch(now.Index), Activated: ident.BrokerEpoch(now.Index), State: cluster.Alive}
+	c.snapshot = &now
+	if slices.Contains(now.ByID[topicID].Partitions[0].ISR, n) {
+		c.changeLocked(func(t *cluster.Topic) {
+			t.Partitions[0].ISR = slices.DeleteFunc(slices.Clone(t.Partitions[0].ISR), func(m ident.NodeID) bool { return m == n })
+		})
 	}
-	return cluster.Answer{Taken: taken}, nil
+	return now.Nodes[n].Life()
 }
 
 func (c *court) Report(context.Context, cluster.Suspicion) error { return nil }
@@ -219,6 +252,8 @@ type broker struct {
 	store   *storage.Store
 	serving sync.WaitGroup
 	stop    func()
+
+	renounced chan cluster.Life
 }
 
 func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *broker {
@@ -227,9 +262,9 @@ func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *brok
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t, id: id, dir: dir, store: store}
+	b := &broker{t: t, id: id, dir: dir, store: store, renounced: make(chan cluster.Life, 1)}
 	b.host = New(Config{
-		Node: id, Store: store, Coordinator: c, Network: w, Lease: func() bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Node: id, Store: store, Coordinator: c, Network: w, Renounce: func(l cluster.Life, _ error) { b.renounced <- l }, Lease: func() bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	s, err := c.Next(t.Context(), 0)
 	if err != nil {
@@ -238,7 +273,9 @@ func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *brok
 	if err := errors.Join(b.host.Sweep(s), b.host.Apply(t.Context(), s)); err != nil {
 		t.Fatal(err)
 	}
-	b.host.Links().Live(cluster.Life{Node: id, Epoch: 1})
+	if err := b.host.Live(cluster.Life{Node: id, Epoch: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	storeCtx, cancelStore := context.WithCancel(context.Background())
 	ran, stored := make(chan error, 1), make(chan error, 1)

@@ -33,11 +33,14 @@ type Config struct {
 	Node        ident.NodeID
 	Store       *storage.Store
 	Coordinator Coordinator
-	Network     link.Network  // to other brokers
-	Lease       func() bool   // whether this node is sure to count as alive
-	Lag         time.Duration // replica_lag; 0: 2s
-	Logger      *slog.Logger
-	Registerer  prometheus.Registerer // nil: nothing is counted in public
+	Network     link.Network // to other brokers
+	Lease       func() bool  // whether this node is sure to count as alive
+	// Renounce ends a life of this node, so that the next one begins: in its
+	// registration the coordinator hears what is damaged. nil: nothing is repaired.
+	Renounce   func(life cluster.Life, why error)
+	Lag        time.Duration // replica_lag; 0: 2s
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: nothing is counted in public
 }
 
 // held is a replica and what it was last told.
@@ -59,6 +62,8 @@ type Host struct {
 	work     sync.Mutex // held by whoever changes which replicas there are
 	mu       sync.RWMutex
 	replicas map[ident.Partition]*held
+	life     cluster.Life                  // of this node; zero: none yet
+	declared map[ident.Partition]bool      // damaged, as the coordinator heard when that life began
 	mended   map[ident.Partition]time.Time // when; see Mended
 	all      atomic.Pointer[[]*replica.Replica]
 	snapshot *cluster.Snapshot // the newest that came

@@ -12,23 +12,35 @@ import (
 	"tidewire/internal/ident"
 )
 
-// lookEvery is how often damaged logs are looked for without any news of them, and
-// mendEvery how often where there are some.
+// lookEvery is how often damaged logs are looked for without any news of them,
+// mendEvery how often where there are some, and renounceEvery how often a life is ended
+// for them at most: each time others take over what this node leads.
 const (
-	lookEvery = 5 * time.Second
-	mendEvery = 500 * time.Millisecond
+	lookEvery     = 5 * time.Second
+	mendEvery     = 500 * time.Millisecond
+	renounceEvery = 5 * time.Second
 )
 
 /*
-mend repairs damaged logs from their leaders. The order is what keeps records safe:
-first the coordinator takes this node out of the ISR and ELR, so that nobody counts on
-what it has; only once the feed says so is the log set aside, never deleted, and an
-empty one begun, which catches up like any new replica. Where nobody else holds the
-partition nothing is done: what can be read is all there is.
+mend repairs damaged logs from their leaders. A log is set aside, never deleted, and an
+empty one begun, which catches up like any new replica; but only once nobody counts on
+what it held, now or later. It is not enough that the node is in no ISR: a leader that
+heard from it before the damage was found may have asked for it to be taken in, and the
+answer to that may be yes at any time.
+
+So damage ends the node's life. The registration of the next one names what is damaged,
+and in that command the node leaves the ISR and ELR of it (if others hold all that is
+committed). From there on it comes back only by an Insync that names the new life, which
+a leader asks for on the word of that life alone (replication.Leader.Open), and a damaged
+replica says none (replica.Say). So what a snapshot that has the new life says stays true
+until the fresh log has caught up, whatever is still under way from before.
+
+Where nobody else holds the partition nothing is done: what can be read is all there is.
 */
 func (h *Host) mend(ctx context.Context) error {
 	next := time.NewTimer(mendEvery)
 	defer next.Stop()
+	var renounced time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,11 +48,17 @@ func (h *Host) mend(ctx context.Context) error {
 		case <-next.C:
 		case <-h.cfg.Store.DamageNews():
 		}
-		some, err := h.mendAll(ctx)
-		if err != nil {
-			return err
+		now := h.harmed()
+		for _, ref := range now.free {
+			if err := h.replace(ref); err != nil {
+				return fmt.Errorf("set the damaged log of partition %s aside: %w", ref, err)
+			}
 		}
-		if some {
+		if len(now.counted) > 0 && h.cfg.Renounce != nil && (renounced.IsZero() || time.Since(renounced) >= renounceEvery) {
+			renounced = time.Now()
+			h.cfg.Renounce(now.life, fmt.Errorf("%d partitions are damaged here, which the coordinator has to hear first of all: %s", len(now.counted), now.counted[0]))
+		}
+		if now.any {
 			next.Reset(mendEvery)
 		} else {
 			next.Reset(lookEvery)
@@ -48,36 +66,51 @@ func (h *Host) mend(ctx context.Context) error {
 	}
 }
 
-// mendAll takes the next step with each damaged log; some: there are any.
-func (h *Host) mendAll(ctx context.Context) (some bool, err error) {
+// harm is what is damaged on this node, as of a life.
+type harm struct {
+	life    cluster.Life
+	any     bool
+	counted []ident.Partition // on by others, or who knows
+	free    []ident.Partition // to be begun anew
+}
+
+// harmed says what has to be done with damaged logs.
+func (h *Host) harmed() harm {
 	h.mu.RLock()
-	s := h.snapshot
-	var counted, free []ident.Partition // on by others, and not
+	defer h.mu.RUnlock()
+	now := harm{life: h.life}
 	for ref, r := range h.replicas {
 		if r.log.Damage() == nil {
 			continue
 		}
-		some = true
-		t := s.ByID[ref.Topic]
-		if t == nil {
-			continue
-		}
-		switch p, ok := t.Partition(ref.Index); {
-		case !ok || h.alone(p):
-		case slices.Contains(p.ISR, h.cfg.Node) || slices.Contains(p.ELR, h.cfg.Node):
-			counted = append(counted, ref)
-		case p.Leader != (ident.NodeID{}):
-			free = append(free, ref)
+		now.any = true
+		p := h.partitionLocked(ref)
+		switch {
+		case p == nil || h.alone(p):
+		case !h.uncountedLocked(ref, p):
+			now.counted = append(now.counted, ref)
+		case p.Leader != (ident.NodeID{}) && h.cfg.Store.ReadOnly() == nil:
+			now.free = append(now.free, ref)
 		}
 	}
-	h.mu.RUnlock()
-	h.disclaim(ctx, counted)
-	for _, ref := range free {
-		if err := h.replace(ref); err != nil {
-			return some, fmt.Errorf("set the damaged log of partition %s aside: %w", ref, err)
-		}
+	return now
+}
+
+// partitionLocked is a partition as the snapshot in hand has it; nil: it does not.
+func (h *Host) partitionLocked(ref ident.Partition) *cluster.Partition {
+	t := h.snapshot.ByID[ref.Topic]
+	if t == nil {
+		return nil
 	}
-	return some, nil
+	p, _ := t.Partition(ref.Index)
+	return p
+}
+
+// uncountedLocked says whether nobody counts on what this node holds of a damaged
+// partition, nor will before it has been begun anew: see mend.
+func (h *Host) uncountedLocked(ref ident.Partition, p *cluster.Partition) bool {
+	self := h.snapshot.Nodes[h.cfg.Node]
+	return self != nil && self.Life() == h.life && h.declared[ref] && !slices.Contains(p.ISR, h.cfg.Node) && !slices.Contains(p.ELR, h.cfg.Node)
 }
 
 // alone says whether nobody else holds all that is committed.
@@ -86,19 +119,23 @@ func (h *Host) alone(p *cluster.Partition) bool {
 	return !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other)
 }
 
-// disclaim tells the coordinator that nobody is to count on what this node has.
-func (h *Host) disclaim(ctx context.Context, partitions []ident.Partition) {
-	for len(partitions) > 0 {
-		n := min(len(partitions), cluster.MaxUnfit)
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := h.cfg.Coordinator.Propose(ctx, cluster.Change{Unfit: &cluster.Unfit{Life: h.links.Self(), Partitions: partitions[:n]}})
-		cancel()
-		if err != nil { // the next round tries again
-			h.cfg.Logger.Warn("the coordinator does not hear of damaged replicas yet", "partitions", len(partitions), "err", err)
-			return
-		}
-		partitions = partitions[n:]
+// Live begins a life of this node. In its registration the coordinator heard that
+// certain partitions are damaged here. Where others are as well the life is refused, with
+// fault.Fenced: it must not count before the coordinator knows.
+func (h *Host) Live(life cluster.Life, declared []ident.Partition) error {
+	h.mu.Lock()
+	h.life, h.declared = life, map[ident.Partition]bool{}
+	for _, ref := range declared {
+		h.declared[ref] = true
 	}
+	h.mu.Unlock()
+	for _, ref := range h.cfg.Store.Damaged() {
+		if !slices.Contains(declared, ref) {
+			return fault.New(fault.Fenced, "partition %s was found to be damaged while life %d began", ref, life.Epoch)
+		}
+	}
+	h.links.Live(life)
+	return nil
 }
 
 // replace begins a partition anew on this node.
@@ -106,16 +143,13 @@ func (h *Host) replace(ref ident.Partition) error {
 	h.work.Lock()
 	defer h.work.Unlock()
 	h.mu.RLock()
-	r, s := h.replicas[ref], h.snapshot
+	r, s, part := h.replicas[ref], h.snapshot, h.partitionLocked(ref)
+	mayGo := r != nil && part != nil && h.uncountedLocked(ref, part) && h.fate(s, ref) == kept
 	h.mu.RUnlock()
+	if !mayGo {
+		return nil
+	}
 	t := s.ByID[ref.Topic]
-	if r == nil || t == nil {
-		return nil
-	}
-	part, ok := t.Partition(ref.Index)
-	if !ok || h.fate(s, ref) != kept || slices.Contains(part.ISR, h.cfg.Node) || slices.Contains(part.ELR, h.cfg.Node) {
-		return nil
-	}
 	h.cfg.Logger.Warn("a damaged replica is set aside and fetched anew from its leader", "topic", t.Name, "partition", ref.Index)
 	r.replica.Stop(fault.New(fault.LeaderUnavailable, "partition %d of topic %q is being repaired on this node", ref.Index, t.Name))
 	if err := h.cfg.Store.Replace(ref); err != nil {
@@ -129,6 +163,7 @@ func (h *Host) replace(ref ident.Partition) error {
 	h.mu.Lock()
 	fresh.modified, fresh.leader = t.Modified, part.Leader
 	h.replicas[ref] = fresh
+	delete(h.declared, ref) // that was of the other log
 	h.noteMendedLocked(ref)
 	h.mu.Unlock()
 	h.enlist()

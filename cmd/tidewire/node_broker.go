@@ -27,7 +27,8 @@ func (n *node) prepare(context.Context) error {
 	if n.cfg.Has("broker") {
 		n.broker = broker.New(broker.Config{
 			Node: n.id, Store: n.store, Coordinator: n.director, Network: network{n.peers}, Lease: func() bool { return n.registration.Holds() },
-			Lag: n.cfg.ReplicaLag, Logger: n.log.With(obs.Component, "broker"), Registerer: n.registry,
+			Renounce: func(life cluster.Life, why error) { n.registration.Renounce(life, why) },
+			Lag:      n.cfg.ReplicaLag, Logger: n.log.With(obs.Component, "broker"), Registerer: n.registry,
 		})
 	}
 	n.registration = registration.New(registration.Config{
@@ -75,7 +76,7 @@ func bootID() string {
 }
 
 // live takes a new life of this node: with the first one the broker opens its logs.
-func (n *node) live(ctx context.Context, life cluster.Life, s *cluster.Snapshot) error {
+func (n *node) live(ctx context.Context, life cluster.Life, unfit []ident.Partition, s *cluster.Snapshot) error {
 	select {
 	case <-n.registered:
 	default:
@@ -87,7 +88,7 @@ func (n *node) live(ctx context.Context, life cluster.Life, s *cluster.Snapshot)
 		}
 	}
 	if n.broker != nil {
-		n.broker.Live(life)
+		return n.broker.Live(life, unfit)
 	}
 	return nil
 }

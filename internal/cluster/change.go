@@ -112,8 +112,8 @@ type Insync struct {
 }
 
 // InsyncOf is one partition's part of an Insync. It is taken where Version and Epoch
-// are the partition's own, the sender leads it, and every member's life is the
-// latest of its node.
+// are the partition's own, the sender leads it, and every life that joins is the
+// latest of its node. Members that stay need no epoch.
 type InsyncOf struct {
 	Partition ident.Partition
 	Epoch     ident.Epoch

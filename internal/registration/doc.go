@@ -5,7 +5,8 @@
 // is acted on; the epoch is noted in the data folder, so that an older copy of the
 // folder is known for one; the node's parts take the new life (OnLife); Activate makes
 // it count; renewals keep it. A coordinator that calls the life over (fenced) ends it,
-// and the next begins, in the same process.
+// and so does the node itself where it has something to say that only a registration can
+// (Renounce); the next begins, in the same process.
 //
 // A lease counts from the moment at which its renewal was sent, by this process's
 // monotonic clock: whoever granted it counts from later. Holds says whether there is one

@@ -42,8 +42,10 @@ type Config struct {
 	// acknowledged. nil: none.
 	Unfit func() []ident.Partition
 	// OnLife lets the node's parts take a new life, at a snapshot that has it, and
-	// returns when they have: only then does it count. nil: nobody wants to know.
-	OnLife func(ctx context.Context, life cluster.Life, s *cluster.Snapshot) error
+	// returns when they have: only then does it count. unfit is what Unfit gave for it.
+	// fault.Fenced says that another life has to begin in its place. nil: nobody wants
+	// to know.
+	OnLife func(ctx context.Context, life cluster.Life, unfit []ident.Partition, s *cluster.Snapshot) error
 	Lease  time.Duration // as the coordinator is expected to grant it; 2 s
 	Logger *slog.Logger
 }
@@ -57,6 +59,9 @@ type Registration struct {
 	state atomic.Pointer[standing]
 	first chan struct{} // closed when the first life counts
 	once  sync.Once
+
+	mu  sync.Mutex
+	end context.CancelCauseFunc // of the life at hand; nil: none counts
 }
 
 // standing is what is known of the life at hand. It never changes.
@@ -75,7 +80,7 @@ func New(cfg Config) *Registration {
 		cfg.Unfit = func() []ident.Partition { return nil }
 	}
 	if cfg.OnLife == nil {
-		cfg.OnLife = func(context.Context, cluster.Life, *cluster.Snapshot) error { return nil }
+		cfg.OnLife = func(context.Context, cluster.Life, []ident.Partition, *cluster.Snapshot) error { return nil }
 	}
 	cfg.Lease = cmp.Or(cfg.Lease, 2*time.Second)
 	r := &Registration{cfg: cfg, first: make(chan struct{})}
@@ -115,7 +120,7 @@ func (r *Registration) Run(ctx context.Context) error {
 		if !errors.Is(err, errOver) && !fault.Is(err, fault.Fenced) {
 			return err
 		}
-		r.state.Store(&standing{})
+		r.begin(&standing{}, nil)
 		r.cfg.Logger.Warn("this life of the node is over: another one begins", "err", err)
 		// Two processes that take one another's lives do not do it all the time.
 		if time.Since(began) < shortLife && !sleep.For(ctx, shortLife/2+rand.N(shortLife)) {
@@ -132,49 +137,74 @@ var errOver = errors.New("the life is over")
 
 // live is one life.
 func (r *Registration) live(ctx context.Context) error {
-	life, s, err := r.register(ctx)
+	life, unfit, s, err := r.register(ctx)
 	if err != nil {
 		return err
 	}
 	if err := r.cfg.Notes.Note(life.Epoch); err != nil {
 		return fmt.Errorf("note broker epoch %d: %w", life.Epoch, err)
 	}
-	if err := r.cfg.OnLife(ctx, life, s); err != nil {
+	if err := r.cfg.OnLife(ctx, life, unfit, s); err != nil {
 		return fmt.Errorf("begin life %d: %w", life.Epoch, err)
 	}
 	if _, err := r.insist(ctx, cluster.Change{Activate: &cluster.Activate{Node: life.Node, Epoch: life.Epoch}}); err != nil {
 		return fmt.Errorf("activate life %d: %w", life.Epoch, err)
 	}
-	r.state.Store(&standing{life: life})
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.begin(&standing{life: life}, end)
 	r.cfg.Logger.Info("the node's life counts", "epoch", uint64(life.Epoch))
 	r.once.Do(func() { close(r.first) })
 	return r.renew(ctx, life)
 }
 
-// register begins a life. The snapshot that it gives has it.
-func (r *Registration) register(ctx context.Context) (cluster.Life, *cluster.Snapshot, error) {
-	n, unfit := r.cfg.Node(), r.cfg.Unfit()
+// begin notes which life is at hand, and what ends it.
+func (r *Registration) begin(s *standing, end context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Store(s)
+	r.end = end
+}
+
+// Renounce ends a life, if it is the one at hand, so that the next one begins: what the
+// node has to say of itself anew counts from there, and nothing that others know of it
+// from before.
+func (r *Registration) Renounce(life cluster.Life, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil && r.state.Load().life == life {
+		r.end(fmt.Errorf("%w: %w", errOver, why))
+	}
+}
+
+// register begins a life. The snapshot that it gives has it, and that what it gives as
+// unfit counts for nothing.
+func (r *Registration) register(ctx context.Context) (life cluster.Life, unfit []ident.Partition, s *cluster.Snapshot, err error) {
+	n := r.cfg.Node()
+	unfit = r.cfg.Unfit()
 	first := unfit[:min(len(unfit), cluster.MaxUnfit)]
 	a, err := r.insist(ctx, cluster.Change{Register: &cluster.Register{Node: n, Last: r.cfg.Notes.Noted(), Unfit: first}})
 	if err != nil {
-		return cluster.Life{}, nil, fmt.Errorf("register: %w", err)
+		return life, nil, nil, fmt.Errorf("register: %w", err)
 	}
-	life := cluster.Life{Node: n.ID, Epoch: a.Epoch}
+	life = cluster.Life{Node: n.ID, Epoch: a.Epoch}
+	index := a.Index
 	for rest := unfit[len(first):]; len(rest) > 0; { // before it can lead any of them
 		some := rest[:min(len(rest), cluster.MaxUnfit)]
 		rest = rest[len(some):]
-		if _, err := r.insist(ctx, cluster.Change{Unfit: &cluster.Unfit{Life: life, Partitions: some}}); err != nil {
-			return life, nil, fmt.Errorf("register: %w", err)
+		more, err := r.insist(ctx, cluster.Change{Unfit: &cluster.Unfit{Life: life, Partitions: some}})
+		if err != nil {
+			return life, nil, nil, fmt.Errorf("register: %w", err)
 		}
+		index = max(index, more.Index)
 	}
-	s, err := r.reach(ctx, a.Index)
-	if err != nil {
-		return life, nil, err
+	if s, err = r.reach(ctx, index); err != nil {
+		return life, nil, nil, err
 	}
 	if now := s.Nodes[n.ID]; now == nil || now.BrokerEpoch != life.Epoch {
-		return life, nil, fmt.Errorf("%w: somebody else has registered as node %s", errOver, n.ID)
+		return life, nil, nil, fmt.Errorf("%w: somebody else has registered as node %s", errOver, n.ID)
 	}
-	return life, s, nil
+	return life, unfit, s, nil
 }
 
 // reach waits until the feed has an index.

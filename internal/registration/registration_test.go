@@ -145,9 +145,12 @@ func (s *scene) run(t *testing.T, unfit int) (r *registration.Registration, end 
 		Coordinator: s, Notes: s,
 		Node:  func() cluster.Node { return cluster.Node{ID: me, Name: "seven"} },
 		Unfit: func() []ident.Partition { return make([]ident.Partition, unfit) },
-		OnLife: func(_ context.Context, l cluster.Life, at *cluster.Snapshot) error {
+		OnLife: func(_ context.Context, l cluster.Life, declared []ident.Partition, at *cluster.Snapshot) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			if len(declared) != unfit {
+				t.Errorf("life %d begins with %d damaged partitions of %d", l.Epoch, len(declared), unfit)
+			}
 			s.say("life %d at %d", l.Epoch, at.Index)
 			return nil
 		},
@@ -192,7 +195,7 @@ func TestManyUnfitPartitionsAreSaidBeforeTheLifeCounts(t *testing.T) {
 		s := newScene()
 		r, end := s.run(t, 2*cluster.MaxUnfit+1)
 		<-r.Registered()
-		if got := s.told(); !strings.HasPrefix(got, "register last=0 unfit=4000; unfit 4000; unfit 1; note 11; life 11") {
+		if got := s.told(); !strings.HasPrefix(got, "register last=0 unfit=4000; unfit 4000; unfit 1; note 11; life 11 at 13") {
 			t.Fatal(got)
 		}
 		_ = end() // it was ended here
@@ -330,6 +333,65 @@ func TestAnEpochThatCannotBeNotedCountsForNothing(t *testing.T) {
 		}
 		if got := s.told(); slices.Contains(strings.Fields(got), "activate") {
 			t.Fatal(got)
+		}
+	})
+}
+
+// What a node has to say of itself anew it says in the registration of another life. One
+// that is over already is not ended again: that would end what came after it.
+func TestALifeThatIsRenouncedIsFollowedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		r, end := s.run(t, 2)
+		r.Renounce(cluster.Life{}, errors.New("there is none yet"))
+		<-r.Registered()
+		time.Sleep(5 * time.Second)
+		s.told()
+		former := r.Life()
+		r.Renounce(former, errors.New("damage"))
+		synctest.Wait()
+		if got, want := s.told(), "register last=11 unfit=2; note 13; life 13 at 13; activate 13"; got != want {
+			t.Fatalf("%s\nwant %s", got, want)
+		}
+		if r.Life().Epoch != 13 || !r.Holds() {
+			t.Fatal(r.Life())
+		}
+		r.Renounce(former, errors.New("late"))
+		time.Sleep(time.Minute)
+		if got := s.told(); got != "" {
+			t.Fatal(got)
+		}
+		_ = end() // it was ended here
+	})
+}
+
+// A node that finds out, while its parts take a life, what its registration should have
+// said begins another before that one counts.
+func TestALifeThatItsPartsRefuseNeverCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		var known []ident.Partition
+		r := registration.New(registration.Config{
+			Coordinator: s, Notes: s, Node: func() cluster.Node { return cluster.Node{ID: me} },
+			Unfit: func() []ident.Partition { return known },
+			OnLife: func(_ context.Context, l cluster.Life, unfit []ident.Partition, _ *cluster.Snapshot) error {
+				if len(unfit) == 0 {
+					known = make([]ident.Partition, 1)
+					return fault.New(fault.Fenced, "life %d has said nothing of it", l.Epoch)
+				}
+				return nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		<-r.Registered()
+		if got, want := s.told(), "register last=0 unfit=0; note 11; register last=11 unfit=1; note 12; activate 12"; got != want {
+			t.Fatalf("%s\nwant %s", got, want)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 	})
 }
