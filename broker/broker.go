@@ -31,6 +31,7 @@ func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
 	if err := b.host.Apply(ctx, s); err != nil {
 		return err
 	}
+	b.host.NoteRenewed()
 	return b.host.Remember()
 }
 

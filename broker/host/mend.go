@@ -175,6 +175,20 @@ func (h *Host) replace(ref ident.Partition) error {
 // take less than a second.
 const toldFor = time.Minute
 
+// NoteRenewed counts every replica as set aside and fetched anew where the data folder
+// was begun anew, with all that was in it.
+func (h *Host) NoteRenewed() {
+	if !h.cfg.Store.Renewed() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ref := range h.replicas {
+		h.metrics.repairs.Inc()
+		h.noteMendedLocked(ref)
+	}
+}
+
 func (h *Host) noteMendedLocked(ref ident.Partition) {
 	if h.mended == nil {
 		h.mended = map[ident.Partition]time.Time{}

@@ -43,7 +43,8 @@
 // corrupt journal makes the whole folder read-only: what is proven is served,
 // nothing is written, so that nothing is made worse. A scrub reads every segment
 // again from time to time. Where others have copies, Replace sets a damaged log
-// aside and leaves a fresh one to fetch into.
+// aside and leaves a fresh one to fetch into, and Renew does so with a whole folder
+// whose journal is corrupt.
 //
 // # What it does not do
 //

@@ -22,6 +22,7 @@ const formatVersion = 1
 type metaFile struct {
 	Format   int               `json:"format"`
 	Storage  uuid.UUID         `json:"storage"`
+	Renewing uuid.UUID         `json:"renewing,omitzero"` // the id that it is getting: what it held is being set aside
 	Values   map[string]string `json:"values"`
 	Checksum string            `json:"checksum"` // CRC-32C of this object with an empty checksum
 }
@@ -84,6 +85,8 @@ type meta struct {
 
 // ID is the data folder's own id.
 func (s *Store) ID() ident.StorageID {
+	s.meta.mu.Lock()
+	defer s.meta.mu.Unlock()
 	return ident.StorageID(s.meta.file.Storage)
 }
 

@@ -37,8 +37,6 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, log: cfg.Logger, lock: lock,
-		logs: map[ident.Partition]*Log{}, gone: map[ident.Partition]fate{},
-		dirty: map[*Log]time.Time{}, dirs: map[string]bool{},
 		flushKick: make(chan struct{}, 1), checkKick: make(chan struct{}, 1),
 		failed: make(chan struct{}), damageNews: make(chan struct{}, 1),
 	}
@@ -46,12 +44,26 @@ func Open(cfg Config) (*Store, error) {
 	s.disk.asked.Store(-int64(freeEvery) - 1)
 	s.Free() // known before anybody is admitted, or is refused by a 0
 	s.buffers.New = func() any { return new([]byte) }
-	s.files = newFileCache(cfg.FS, cfg.OpenFiles, s.fail, s.oweWhole)
-	s.indexes = newIndexCache(cfg.IndexCacheBytes)
-	if err := s.open(); err != nil {
+	s.forgetLogs()
+	if s.next, err = uuid.NewRandom(); err == nil {
+		err = s.open()
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return s, nil
+}
+
+// forgetLogs leaves nothing of what was known of logs.
+func (s *Store) forgetLogs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logs, s.gone = map[ident.Partition]*Log{}, map[ident.Partition]fate{}
+	s.dirty, s.dirs = map[*Log]time.Time{}, map[string]bool{}
+	s.unflushed.Store(0)
+	s.uncounted.Store(false)
+	s.files = newFileCache(s.cfg.FS, s.cfg.OpenFiles, s.fail, s.oweWhole)
+	s.indexes = newIndexCache(s.cfg.IndexCacheBytes)
 }
 
 func (s *Store) open() error {
@@ -66,9 +78,19 @@ func (s *Store) open() error {
 		// A former life may have written it and died before that was durable.
 		err = s.cfg.FS.SyncDir(s.cfg.Dir)
 	}
+	if next := s.meta.file.Renewing; err == nil && next != uuid.Nil {
+		s.metrics.corruption.Inc()
+		s.log.Warn("the data folder was being begun anew when the node ended; it goes on with that", "next", next.String())
+		err = s.renewFolder(next)
+	}
 	if err != nil {
 		return err
 	}
+	return s.load()
+}
+
+// load reads what the folder holds.
+func (s *Store) load() error {
 	scan, err := journal.Read(s.cfg.FS, journalDir(s.cfg.Dir), s.ID())
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
@@ -87,6 +109,7 @@ func (s *Store) open() error {
 	}
 	if scan.Corrupt != nil {
 		s.readOnly = scan.Corrupt
+		s.metrics.corruption.Inc()
 		s.log.Error("the journal is corrupt: only what is proven is served, and nothing is written", "err", scan.Corrupt)
 		s.adopt(f, scan.Corrupt)
 		return nil
@@ -146,19 +169,7 @@ func (s *Store) found() error {
 	if err != nil {
 		return err
 	}
-	// A first start that was cut short left a journal of another id.
-	if err := vfs.RemoveAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
-		return err
-	}
-	if err := vfs.MkdirAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
-		return err
-	}
-	jcfg := s.cfg.journal()
-	jcfg.Storage = ident.StorageID(id)
-	if err := journal.Found(jcfg); err != nil {
-		return err
-	}
-	if err := vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir)); err != nil {
+	if err := s.foundJournal(ident.StorageID(id)); err != nil {
 		return err
 	}
 	s.meta.file = metaFile{Format: formatVersion, Storage: id, Values: map[string]string{}}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/broker/journal"
@@ -34,6 +35,8 @@ type Store struct {
 	disk     disk
 	buffers  sync.Pool // of *[]byte, for flushing
 	readOnly error     // the journal is corrupt: nothing is written any more
+	next     uuid.UUID // the folder's id once it is renewed
+	renewed  bool      // it was, since it was opened
 
 	checkpointed bool // a checkpoint was found at the start
 	torn         bool // and a torn end of the journal

@@ -49,6 +49,7 @@ type node struct {
 	http         net.Listener // nil: this node has no gateway
 	coordinates  bool         // the coordinator's store was there at the start
 	store        *storage.Store
+	renews       bool // the data folder is to be begun anew; of the registration alone
 	id           ident.NodeID
 	dialer       *rpc.Dialer
 	peers        *rpc.Peers

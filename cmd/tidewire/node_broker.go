@@ -41,7 +41,7 @@ func (n *node) prepare(context.Context) error {
 }
 
 func (n *node) runRegistration(ctx context.Context) error {
-	if err := n.registration.Run(ctx); err != nil {
+	if err := n.register(ctx); err != nil {
 		var disk *noteError
 		if errors.As(err, &disk) {
 			return &diskFailure{err}
@@ -61,7 +61,7 @@ func (n *node) self() cluster.Node {
 		a.Raft = n.coordinator.Addr()
 	}
 	return cluster.Node{
-		ID: n.id, Name: n.cfg.Name, Zone: n.cfg.Zone, Roles: n.cfg.Roles, Version: n.build.Version, Storage: n.store.ID(),
+		ID: n.id, Name: n.cfg.Name, Zone: n.cfg.Zone, Roles: n.cfg.Roles, Version: n.build.Version, Storage: n.storageID(),
 		Addresses: a, Boot: bootID(),
 	}
 }
@@ -77,6 +77,9 @@ func bootID() string {
 
 // live takes a new life of this node: with the first one the broker opens its logs.
 func (n *node) live(ctx context.Context, life cluster.Life, unfit []ident.Partition, s *cluster.Snapshot) error {
+	if err := n.renew(); err != nil {
+		return err
+	}
 	select {
 	case <-n.registered:
 	default:
