@@ -12,16 +12,21 @@ import (
 type keeper struct{ *storage.Log }
 
 // Retain goes by position: a segment that ends where the committed part does may end
-// with batches of voids that are not committed, so it goes only once all is.
+// with batches of voids that are not committed, and so may a producer state as of there,
+// so both count only once all is.
 func (l keeper) Retain(now time.Time, hw record.Position) error {
-	if hw.Before(l.EndPosition()) {
-		return l.Log.Retain(now, hw.Offset-1)
-	}
-	return l.Log.Retain(now, hw.Offset)
+	return l.Log.Retain(now, l.whole(hw))
 }
 
-// SetStart takes the producer state as of the log's end, whatever is committed.
-func (l keeper) SetStart(start, _ ident.Offset) error { return l.Log.SetStart(start) }
+// SetStart knows what is committed as an offset alone.
+func (l keeper) SetStart(start, hw ident.Offset) error {
+	return l.Log.SetStart(start, l.whole(record.At(hw)))
+}
 
-// Committed is the start: nothing more is kept of it through a restart.
-func (l keeper) Committed() ident.Offset { return l.Start() }
+// whole is the last offset at which all that stands there is committed.
+func (l keeper) whole(hw record.Position) ident.Offset {
+	if hw.Before(l.EndPosition()) {
+		return hw.Offset - 1
+	}
+	return hw.Offset
+}

@@ -139,6 +139,7 @@ func (s *Store) markAll(ctx context.Context, logs []*Log, cut journal.Position, 
 // logMark is a log's part of a checkpoint.
 type logMark struct {
 	state       []byte // encoded; nil: the log never kept anything
+	snaps       []snapshotRef
 	snapshotted bool
 	changes     uint64 // the log's count
 	unsynced    uint64 // the version of what was not synced yet
@@ -193,11 +194,11 @@ func (l *Log) mark(cut journal.Position, sync bool) (m logMark, err error) {
 		return logMark{}, nil // nothing was ever kept
 	}
 	if m.snapshotted {
-		l.addSnap(ref)
+		l.addSnaps(ref)
 	}
 	l.applied = max(l.applied, cut)
 	kept := l.inSegments()
-	m.state = appendState(nil, l.part, &kept)
+	m.state, m.snaps = appendState(nil, l.part, &kept), kept.snaps
 	return m, nil
 }
 
@@ -215,7 +216,7 @@ func (l *Log) checkpointed(m logMark) {
 	l.kept = m.changes
 	l.mu.Unlock()
 	if m.snapshotted {
-		l.dropSnapshots()
+		l.dropSnapshots(m.snaps)
 	}
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,7 +72,7 @@ func TestAFolderOfTheOlderFormatIsCounted(t *testing.T) {
 			l.mu.Unlock()
 			mark.state = olderState(nil, l.part, &older)
 			payload := encodeCheckpoint(s.journal.Done(), []logMark{mark}, nil)
-			payload[19] &^= 0x80
+			payload[19] &^= 0xc0
 			if err := s.appendEntry(t.Context(), journal.Checkpoint, payload); err != nil {
 				t.Fatal(err)
 			}
@@ -299,4 +300,34 @@ func TestTruncationsBesideReadsAndFlushes(t *testing.T) {
 		t.Error(err)
 	}
 	s.mustClose(t)
+}
+
+// States that count voids and do not say what is committed are of the format between.
+func TestAStateThatDoesNotSayWhatIsCommittedIsRead(t *testing.T) {
+	s := &state{
+		start: 3, startVoids: 1, startMs: 2, flushed: 9, flushedVoids: 2, epoch: 2, lastMs: 5, applied: 77, ahead: 4, committed: 8,
+		segs: []segment{{3, 100, 1, 5}}, epochs: []epochStart{{epoch: 2, at: record.Position{Offset: 3, Voids: 1}}}, snaps: []snapshotRef{{4, 50, 9}},
+	}
+	s.setNext(s.flushedPos())
+	const said = partitionBytes + 3*8 + 4 + 8 + 4 + 4 + 8 + 8 // where it says so now
+	whole := appendState(nil, part(1), s)
+	for _, committed := range []bool{true, false} {
+		b, flags := whole, uint32(countedStates|committedStates)
+		if !committed {
+			b, flags = append(append([]byte(nil), whole[:said]...), whole[said+8:]...), countedStates
+		}
+		payload := binary.LittleEndian.AppendUint32(nil, 1|flags)
+		payload = binary.LittleEndian.AppendUint32(append(payload, b...), 0)
+		logs, counted, _, err := decodeCheckpoint(payload)
+		if err != nil || !counted {
+			t.Fatal(counted, err)
+		}
+		want := *s
+		if !committed {
+			want.committed = 0
+		}
+		if got := logs[part(1)]; !reflect.DeepEqual(*got, want) {
+			t.Errorf("read as %+v, want %+v", *got, want)
+		}
+	}
 }

@@ -214,7 +214,7 @@ func (l *Log) ensureDir() error {
 	// and died before its checkpoint.
 	l.store.syncLater(filepath.Dir(topic))
 	l.store.syncLater(topic)
-	l.dirMade = true
+	l.dirMade, l.dirNew = true, true
 	l.unsynced.folder()
 	return nil
 }

@@ -26,6 +26,7 @@ type Log struct {
 	// over I/O; nothing that a client waits for takes it.
 	flushMu  sync.Mutex
 	dirMade  bool
+	dirNew   bool // and may not outlive a power cut before the next checkpoint
 	unsynced unsynced
 	indexed  int // entries in the active segment's index file
 

@@ -17,7 +17,7 @@ import (
 //	truncate    partition, offset to cut at, what it does to the segments, then voids and
 //	            epoch of what is left; an older format ended before those
 //	log start   partition, new start, producer snapshot refs, then voids at the start
-//	            that are gone; an older format ended before those
+//	            that are gone, then what is committed; older formats ended before those
 //	delete      partition
 //	aside       partition: it goes to quarantine
 //	restart     partition, new start with its voids, one producer snapshot ref: all before is dropped
@@ -143,18 +143,24 @@ func (d *decoder) truncate() (to record.Position, c segmentCut, counted bool) {
 	return to, c, true
 }
 
-func encodeStart(p ident.Partition, start record.Position, snaps []snapshotRef) []byte {
+// encodeStart keeps a start with the producer states that a log has and what is
+// committed of it.
+func encodeStart(p ident.Partition, start record.Position, snaps []snapshotRef, committed ident.Offset) []byte {
 	b := binary.LittleEndian.AppendUint64(appendPartition(nil, p), uint64(start.Offset))
-	return binary.LittleEndian.AppendUint32(appendSnaps(b, snaps), uint32(start.Voids))
+	b = binary.LittleEndian.AppendUint32(appendSnaps(b, snaps), uint32(start.Voids))
+	return binary.LittleEndian.AppendUint64(b, uint64(committed))
 }
 
-func (d *decoder) logStart() (start record.Position, snaps []snapshotRef) {
+func (d *decoder) logStart() (start record.Position, snaps []snapshotRef, committed ident.Offset) {
 	start.Offset, snaps = d.offset(), d.snaps()
 	if len(d.b) > 0 {
 		start.Voids = d.voids()
-		d.end()
 	}
-	return start, snaps
+	if len(d.b) > 0 {
+		committed = d.offset()
+	}
+	d.end()
+	return start, snaps, committed
 }
 
 func appendSnaps(b []byte, refs []snapshotRef) []byte {
@@ -180,6 +186,7 @@ func appendState(b []byte, p ident.Partition, s *state) []byte {
 	b = le.AppendUint32(b, uint32(s.flushedVoids))
 	b = le.AppendUint64(b, uint64(s.startMs))
 	b = le.AppendUint64(b, uint64(s.ahead))
+	b = le.AppendUint64(b, uint64(s.committed))
 	b = le.AppendUint32(b, uint32(len(s.segs)))
 	for i := range s.segs {
 		b = le.AppendUint64(b, uint64(s.segs[i].base))
@@ -196,13 +203,17 @@ func appendState(b []byte, p ident.Partition, s *state) []byte {
 	return appendSnaps(b, s.snaps)
 }
 
-// state reads what appendState wrote. A state that is not counted is of the older
-// format, in which epochs, starts and ends were offsets alone.
-func (d *decoder) state(counted bool) (ident.Partition, *state) {
+// state reads what appendState wrote. A state that is not counted is of the oldest
+// format, in which epochs, starts and ends were offsets alone; the one after it did not
+// say what is committed.
+func (d *decoder) state(counted, committed bool) (ident.Partition, *state) {
 	p := d.partition()
 	s := &state{applied: journal.Position(d.u64()), start: d.offset(), flushed: d.offset(), epoch: ident.Epoch(d.u32()), lastMs: int64(d.u64())}
 	if counted {
 		s.startVoids, s.flushedVoids, s.startMs, s.ahead = d.voids(), d.voids(), int64(d.u64()), d.offset()
+		if committed {
+			s.committed = d.offset()
+		}
 	}
 	s.setNext(s.flushedPos())
 	at := ident.Offset(-1)
@@ -234,10 +245,11 @@ func (d *decoder) state(counted bool) (ident.Partition, *state) {
 // encodeCheckpoint makes the payload of a checkpoint:
 //
 //	16 bytes the cut that replay starts from
-//	4 bytes  number of logs, and the bit that says that their voids are counted; then
-//	         each: partition 20, applied 8, start 8, end 8, epoch 4, timestamp 8,
-//	         voids at the start 4 and at the end 4, timestamp before the start 8,
-//	         offset of a producer state that is ahead 8, segments, epochs, snapshots
+//	4 bytes  number of logs, and the bits that say that their voids are counted, and
+//	         that they say what is committed; then each: partition 20, applied 8, start
+//	         8, end 8, epoch 4, timestamp 8, voids at the start 4 and at the end 4,
+//	         timestamp before the start 8, offset of a producer state that is ahead 8,
+//	         committed 8, segments, epochs, snapshots
 //	4 bytes  number of partitions taken out whose folder may still be there,
 //	         then each: partition 20, fate 1
 //
@@ -252,7 +264,7 @@ func encodeCheckpoint(cut journal.Cut, marks []logMark, out map[ident.Partition]
 		}
 	}
 	b := journal.AppendCut(make([]byte, 0, 32+size+outBytes*len(out)), cut)
-	b = le.AppendUint32(b, count|countedStates)
+	b = le.AppendUint32(b, count|countedStates|committedStates)
 	for _, m := range marks {
 		b = append(b, m.state...)
 	}
@@ -263,18 +275,22 @@ func encodeCheckpoint(cut journal.Cut, marks []logMark, out map[ident.Partition]
 	return b
 }
 
-// countedStates marks a checkpoint whose states count voids.
-const countedStates = 1 << 31
+// countedStates marks a checkpoint whose states count voids, committedStates one whose
+// states say what is committed as well.
+const (
+	countedStates   = 1 << 31
+	committedStates = 1 << 30
+)
 
 // decodeCheckpoint reads what encodeCheckpoint wrote, without the cut.
 func decodeCheckpoint(b []byte) (logs map[ident.Partition]*state, counted bool, out map[ident.Partition]fate, err error) {
 	d := &decoder{b: b}
 	number := d.u32()
 	counted = number&countedStates != 0
-	n := d.fits(number&^countedStates, partitionBytes+36)
+	n := d.fits(number&^(countedStates|committedStates), partitionBytes+36)
 	logs = make(map[ident.Partition]*state, n)
 	for range n {
-		p, s := d.state(counted)
+		p, s := d.state(counted, number&committedStates != 0)
 		if _, twice := logs[p]; twice || d.bad {
 			return nil, false, nil, fmt.Errorf("checkpoint: %w", errDecode)
 		}

@@ -437,7 +437,7 @@ func (g *replicaWorld) setStart(l *Log) error {
 	during := m
 	during.most = record.Position{Offset: to, Voids: 1 << 20}
 	g.is(during)
-	if err := l.SetStart(to); err != nil {
+	if err := l.SetStart(to, l.End()); err != nil {
 		return err
 	}
 	start := l.StartPosition()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"tidewire/broker/journal"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
 )
@@ -106,21 +105,4 @@ func (s *Store) setFolderAside(old metaFile, next uuid.UUID) error {
 	}
 	// Also of what a former life did and did not live to make durable.
 	return errors.Join(fsys.SyncDir(home), fsys.SyncDir(quarantine), fsys.SyncDir(s.cfg.Dir))
-}
-
-// foundJournal makes an empty journal, and room for topics. What is there already is
-// left of a founding that was cut short.
-func (s *Store) foundJournal(id ident.StorageID) error {
-	if err := vfs.RemoveAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
-		return err
-	}
-	if err := vfs.MkdirAll(s.cfg.FS, journalDir(s.cfg.Dir)); err != nil {
-		return err
-	}
-	cfg := s.cfg.journal()
-	cfg.Storage = id
-	if err := journal.Found(cfg); err != nil {
-		return err
-	}
-	return vfs.MkdirAll(s.cfg.FS, topicsDir(s.cfg.Dir))
 }

@@ -238,7 +238,7 @@ func TestProducersForAFollower(t *testing.T) {
 	if err := l.Restart(record.At(4), nil, 3); err == nil {
 		t.Error("a log begins behind its producer state")
 	}
-	if err := l.SetStart(16); err == nil {
+	if err := l.SetStart(16, 16); err == nil {
 		t.Error("the start passed the end")
 	}
 	if err := l.Restart(record.At(40), nil, 45); err != nil || l.Start() != 40 || l.End() != 40 {

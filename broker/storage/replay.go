@@ -94,9 +94,9 @@ func (r *found) apply(end journal.Position, t journal.Type, payload []byte) erro
 			l.replayTruncate(to, cut, counted, end)
 		}
 	case entryLogStart:
-		start, snaps := d.logStart()
+		start, snaps, committed := d.logStart()
 		if !d.bad {
-			l.replayStart(start, snaps)
+			l.replayStart(start, snaps, committed)
 		}
 	case entryRestart:
 		start, ref := d.restart()
@@ -139,7 +139,7 @@ func (l *foundLog) takeIn(end journal.Position, h record.Header, payload []byte)
 	l.extend(h)
 }
 
-func (l *foundLog) replayStart(start record.Position, snaps []snapshotRef) {
+func (l *foundLog) replayStart(start record.Position, snaps []snapshotRef, committed ident.Offset) {
 	if l.nextPos().Before(start) { // everything was dropped
 		l.tail = nil
 		l.setFlushed(start)
@@ -154,7 +154,8 @@ func (l *foundLog) replayStart(start record.Position, snaps []snapshotRef) {
 		l.tail = l.tail[1:]
 	}
 	l.advance(start)
-	l.snaps = snaps
+	l.committed = max(l.committed, committed)
+	l.addSnaps(snaps...) // the checkpoint before may be newer than the entry
 }
 
 func (l *foundLog) replayTruncate(to record.Position, cut segmentCut, counted bool, end journal.Position) {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
@@ -37,12 +36,7 @@ func (l *Log) Restart(start record.Position, producers []byte, at ident.Offset) 
 	}
 	ref, err := l.replaceSnapshot(at, producers)
 	if err == nil {
-		err = l.syncFiles() // what the entry names is durable before it
-	}
-	for dir := l.dir; err == nil && dir != l.store.cfg.Dir; dir = filepath.Dir(dir) { // the folder may be new
-		if e := ignoreMissing(l.store.cfg.FS.SyncDir(filepath.Dir(dir))); e != nil {
-			err = &syncError{e}
-		}
+		err = l.syncHome() // what the entry names is durable before it
 	}
 	if err != nil {
 		if !passes(err) && !vfs.IsHarmed(err) {
@@ -79,14 +73,14 @@ func (l *Log) Restart(start record.Position, producers []byte, at ident.Offset) 
 		l.store.fail(err)
 		return err
 	}
-	l.dropSnapshots()
+	l.dropSnapshots(nil)
 	return nil
 }
 
 // begin makes the state that of a log which begins at a place, with a producer
-// state.
+// state. That comes from a leader, and is of what is committed.
 func (s *state) begin(start record.Position, ref snapshotRef) {
-	*s = state{start: start.Offset, startVoids: start.Voids, applied: s.applied, snaps: []snapshotRef{ref}, ahead: ref.at}
+	*s = state{start: start.Offset, startVoids: start.Voids, applied: s.applied, snaps: []snapshotRef{ref}, ahead: ref.at, committed: ref.at}
 	s.setFlushed(start)
 	s.setNext(start)
 }

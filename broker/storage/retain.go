@@ -17,34 +17,32 @@ import (
 const clockJump = time.Hour
 
 // Retain drops whole segments that are older than the retention age or beyond
-// its bytes, never anything at or above hw. Old means the timestamp of a
-// segment's last batch, so an active segment that is wholly too old goes too.
-// now is what the clock says; if it jumped by more than an hour since the last
+// its bytes, never anything at or above hw, which is what is committed. Old means the
+// timestamp of a segment's last batch, so an active segment that is wholly too old goes
+// too. now is what the clock says; if it jumped by more than an hour since the last
 // look, age waits for the next one. Reads below the new start are refused at
 // once; whoever reads a dropped file finishes the read in hand.
+//
+// What dropped records said of producers outlives them, as of a place that is committed:
+// the log may yet be cut back to there, and others begin with it. A producer state is as
+// of the log's end, so it may have to wait until that is committed, and the segments
+// behind it with it: the next call finds it so.
 func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	steady := l.clockSteady(now)
-	if _, _, ok := l.expired(now, hw, steady); !ok {
-		return nil
-	}
-	s := l.takeSnapshot() // before flushMu: its owner has locks of its own
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	if err := l.flushLocked(); err != nil && !passes(err) {
-		return err
-	}
-	start, all, ok := l.expired(now, hw, steady)
+	l.noteCommitted(hw)
+	wanted, _, ok := l.expired(now, hw, steady)
 	if !ok {
 		return nil
 	}
-	return l.moveStart(start, all, s)
+	return l.drops(hw, wanted, func(limit ident.Offset) (ident.Offset, bool, bool) { return l.expired(now, limit, steady) })
 }
 
 // SetStart moves the start to where the leader has it, and drops whole segments
-// below: only a leader decides on retention. It is not moved beyond what is
-// durable: whoever called says it again. A log that ends below is no case for it,
-// but for Restart.
-func (l *Log) SetStart(start ident.Offset) error {
+// below: only a leader decides on retention. It is not moved while it is not committed,
+// which all below hw is, nor beyond what is durable, or beyond a producer state of what is
+// committed (see Retain): whoever called says it again. A log that ends below is no case
+// for it, but for Restart.
+func (l *Log) SetStart(start, hw ident.Offset) error {
 	l.mu.Lock()
 	err, next, nothing := l.refusalLocked("start", true), l.next, start <= l.start
 	l.mu.Unlock()
@@ -54,60 +52,115 @@ func (l *Log) SetStart(start ident.Offset) error {
 	case start > next:
 		return fmt.Errorf("move the start of %s to offset %d: it ends at %d", l.part, start, next)
 	}
+	l.noteCommitted(hw)
+	if start > hw {
+		return nil
+	}
+	return l.drops(hw, start, func(limit ident.Offset) (ident.Offset, bool, bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		to := min(start, limit, l.flushed)     // each a place between batches
+		all := l.flushedPos() == record.At(to) // voids that stand at the start are kept
+		return to, all, l.refusalLocked("start", true) == nil && to > l.start
+	})
+}
+
+// noteCommitted notes what is committed. It becomes durable with what comes next.
+func (l *Log) noteCommitted(hw ident.Offset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.committed = max(l.committed, min(hw, l.next))
+}
+
+// Committed is a lower bound of what is committed, as far as the log was told and has
+// kept it. Unless the log begins at 0, or nobody gives it producer states, it has one as
+// of a place between its start and there.
+func (l *Log) Committed() ident.Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.start, l.committed)
+}
+
+// drops moves the start up, which is wanted somewhere, to where find says: that is given
+// the offset at which it may be at most.
+func (l *Log) drops(hw, wanted ident.Offset, find func(limit ident.Offset) (start ident.Offset, all, ok bool)) error {
 	s := l.takeSnapshot() // before flushMu: its owner has locks of its own
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if err := l.flushLocked(); err != nil && !passes(err) {
 		return err
 	}
-	l.mu.Lock()
-	start = min(start, l.flushed)
-	nothing = l.deleted || start <= l.start
-	all := l.flushedPos() == record.At(start) // voids that stand at the start are kept
-	l.mu.Unlock()
-	if nothing {
-		return nil
-	}
-	return l.moveStart(start, all, s)
-}
-
-// moveStart keeps the new start and then drops segments: all, or those that end
-// there or below. It needs flushMu.
-func (l *Log) moveStart(start ident.Offset, all bool, s snapshotAt) error {
-	to, err := l.startAt(start, all)
+	limit, err := l.keepProducers(s, hw, wanted)
 	if err != nil {
 		return l.retainLater(err)
 	}
+	start, all, ok := find(limit)
+	if !ok {
+		return nil
+	}
+	return l.moveStart(start, all)
+}
+
+// keepProducers makes sure that the producers are kept as of a place that is committed,
+// now or soon, and says which one that is: the start moves no further. wanted is where it
+// is to go. It needs flushMu.
+func (l *Log) keepProducers(s snapshotAt, hw, wanted ident.Offset) (limit ident.Offset, err error) {
+	if !s.taken {
+		return hw, nil // nobody has any
+	}
 	l.mu.Lock()
-	snaps := state{snaps: l.snaps}
-	fits := l.fitsLocked(s, start)
+	fits := l.fitsLocked(s, l.start)
+	awaited := len(l.snaps) > 0 && l.snaps[0].at > l.committed // it counts once it is committed
+	counts := s.at <= l.committed
 	l.mu.Unlock()
-	if fits {
-		// What the dropped records said of producers must outlive them (their
-		// repeats are still to be recognised).
+	if fits && (counts || !awaited) {
 		ref, err := l.writeSnapshot(s.at, s.state)
 		if vfs.IsNoSpace(err) {
 			// On a full disk the indexes of what is about to go, which are
 			// caches, make the room for what lets it go.
-			l.dropIndexes(start)
+			l.dropIndexes(wanted)
 			ref, err = l.writeSnapshot(s.at, s.state)
 		}
 		if err != nil {
-			return l.retainLater(err)
+			return 0, err
 		}
-		snaps.addSnap(ref)
+		l.mu.Lock()
+		l.addSnaps(ref)
+		l.changes++
+		l.mu.Unlock()
 	}
-	// What the entry names is durable before it.
-	if err := l.syncFiles(); err != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.snaps {
+		if r.at <= l.committed {
+			return min(hw, r.at), nil
+		}
+	}
+	return l.start, nil // not yet
+}
+
+// moveStart keeps the new start and then drops segments: all, or those that end
+// there or below. It needs flushMu.
+func (l *Log) moveStart(start ident.Offset, all bool) error {
+	to, err := l.startAt(start, all)
+	if err != nil {
 		return l.retainLater(err)
 	}
+	// What the entry names is durable before it.
+	if err := l.syncHome(); err != nil {
+		return l.retainLater(err)
+	}
+	l.mu.Lock()
+	after := state{start: to.Offset, snaps: l.snaps, committed: l.committed}
+	l.mu.Unlock()
+	after.addSnaps()
 	l.store.keepWait.note(l.store.log, "retention", nil)
-	if err := l.store.appendEntry(context.Background(), entryLogStart, encodeStart(l.part, to, snaps.snaps)); err != nil {
+	if err := l.store.appendEntry(context.Background(), entryLogStart, encodeStart(l.part, to, after.snaps, after.committed)); err != nil {
 		return fmt.Errorf("move the start of %s: %w", l.part, err)
 	}
 	l.mu.Lock()
 	dropped := l.advance(to)
-	l.snaps = snaps.snaps
+	l.snaps = after.snaps
 	l.changes++
 	if len(l.segs) == 0 {
 		l.index, l.indexed = indexer{every: l.store.cfg.IndexBytes}, 0

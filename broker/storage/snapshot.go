@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
@@ -153,12 +154,12 @@ func (l *Log) Recovered() (at ident.Offset, state []byte) {
 	return start, nil
 }
 
-// dropSnapshots removes snapshot files that nothing names any more. They are
-// caches of this log's own making; a failure only leaves garbage.
-func (l *Log) dropSnapshots() {
+// dropSnapshots removes snapshot files that nothing names any more: neither the log,
+// which may know better meanwhile, nor what is durable. A failure only leaves garbage.
+func (l *Log) dropSnapshots(durable []snapshotRef) {
 	l.mu.Lock()
 	named := map[ident.Offset]bool{}
-	for _, r := range l.snaps {
+	for _, r := range slices.Concat(l.snaps, durable) {
 		named[r.at] = true
 	}
 	l.mu.Unlock()

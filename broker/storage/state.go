@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 
 	"tidewire/broker/journal"
@@ -38,7 +40,10 @@ type snapshotRef struct {
 	sum   uint32
 }
 
-// maxSnapshots are kept: a truncation needs an older one.
+// maxSnapshots are kept, the newest: a truncation needs an older one. Beside them goes
+// the newest one of what is known to be committed: nothing takes that away, so a log
+// that does not begin at 0 has always one to begin with, and to give to whoever begins
+// where it does.
 const maxSnapshots = 2
 
 // state is what a checkpoint keeps of a log, and what replay changes. Each of
@@ -62,6 +67,8 @@ type state struct {
 	// ahead is the offset of the producer state that the log was begun with, which
 	// counts although the log may not reach so far yet; 0: none.
 	ahead ident.Offset
+	// committed is a lower bound of what is committed, as the log was told last.
+	committed ident.Offset
 }
 
 // inSegments is the state without what is only in memory: a log that ends where
@@ -164,6 +171,7 @@ func (s *state) cutEpochs(last ident.Epoch) {
 
 // cutSnaps forgets snapshots of more than what is left.
 func (s *state) cutSnaps() {
+	s.committed = min(s.committed, max(s.next, s.ahead))
 	keep := s.snaps[:0:0]
 	for _, r := range s.snaps {
 		if r.at <= s.next || r.at == s.ahead {
@@ -173,14 +181,24 @@ func (s *state) cutSnaps() {
 	s.snaps = keep
 }
 
-func (s *state) addSnap(r snapshotRef) {
-	snaps := []snapshotRef{r}
-	for _, old := range s.snaps {
-		if old.at != r.at && len(snaps) < maxSnapshots {
-			snaps = append(snaps, old)
+// addSnaps takes in snapshots, and forgets what nobody needs any more.
+func (s *state) addSnaps(more ...snapshotRef) {
+	all := slices.Clone(s.snaps)
+	for _, r := range more {
+		all = slices.DeleteFunc(all, func(old snapshotRef) bool { return old.at == r.at })
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b snapshotRef) int { return cmp.Compare(b.at, a.at) })
+	kept := all[:0]
+	pinned := false
+	for _, r := range all {
+		pins := !pinned && r.at <= s.committed
+		if r.at >= s.start && (pins || len(kept) < maxSnapshots) {
+			kept = append(kept, r)
+			pinned = pinned || pins
 		}
 	}
-	s.snaps = snaps
+	s.snaps = kept
 }
 
 func (s *state) bytes() (n int64) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 
@@ -62,6 +63,21 @@ func (l *Log) syncFiles() error {
 		}
 		u.entries = false
 	}
+	return nil
+}
+
+// syncHome is syncFiles for what an entry of the journal is about to name: the folder
+// may be new, and has to be durable as well. It needs flushMu.
+func (l *Log) syncHome() error {
+	if err := l.syncFiles(); err != nil {
+		return err
+	}
+	for dir := l.dir; l.dirNew && dir != l.store.cfg.Dir; dir = filepath.Dir(dir) {
+		if err := ignoreMissing(l.store.cfg.FS.SyncDir(filepath.Dir(dir))); err != nil {
+			return fmt.Errorf("sync %s: %w", filepath.Dir(dir), &syncError{err})
+		}
+	}
+	l.dirNew = false
 	return nil
 }
 
