@@ -81,10 +81,15 @@ func (s *Store) renewFolder(next uuid.UUID) error {
 	return nil
 }
 
+// asideFor is where all goes that a folder held before it got an id.
+func asideFor(dir string, next uuid.UUID) string {
+	return filepath.Join(quarantineDir(dir), "before-"+next.String())
+}
+
 // setFolderAside moves what the folder holds, durably, into a data folder of its own.
 func (s *Store) setFolderAside(old metaFile, next uuid.UUID) error {
 	fsys, quarantine := s.cfg.FS, quarantineDir(s.cfg.Dir)
-	home := filepath.Join(quarantine, "before-"+next.String())
+	home := asideFor(s.cfg.Dir, next)
 	if err := vfs.MkdirAll(fsys, home); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/uuid"
+
 	"tidewire/internal/ident"
 	"tidewire/internal/testkit/faultfs"
 )
@@ -153,6 +155,15 @@ func TestARenewedFolderIsTheOldOneOrTheNext(t *testing.T) {
 				}
 			}
 			for _, d := range append(left, disk) {
+				var notes int
+				_, err := Verify(d, "/data", func(f Finding) {
+					if !f.Damage {
+						notes++
+					}
+				})
+				if m, _ := readMeta(d, "/data"); err != nil || m.Renewing != uuid.Nil && notes != 1 {
+					t.Errorf("verify tells %d notes of a folder that becomes %s: %v", notes, m.Renewing, err)
+				}
 				if oldOrNext(t, d, id, proven) {
 					news++
 				} else {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"tidewire/broker/journal"
 	"tidewire/internal/ident"
 	"tidewire/internal/vfs"
@@ -113,6 +115,10 @@ func (v *verifier) run() error {
 		return err
 	}
 	v.sum.Storage = ident.StorageID(m.Storage)
+	if m.Renewing != uuid.Nil {
+		v.say(Finding{File: metaPath(v.dir), Text: "the folder is being begun anew, and the next start goes on with that; what it held is in " + asideFor(v.dir, m.Renewing) + ", or on its way there"})
+		return nil
+	}
 	scan, err := journal.Read(v.fsys, journalDir(v.dir), v.sum.Storage)
 	if err != nil {
 		return err
