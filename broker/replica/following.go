@@ -66,7 +66,7 @@ func (r *Replica) Say(to ident.NodeID) (s *rpc.Standing, h *rpc.Held) {
 		if now := r.cfg.Now(); r.asked.IsZero() || now.Sub(r.asked) >= askAgain {
 			own := r.ownLogLocked()
 			r.asked = now
-			return &rpc.Standing{Partition: r.ref, Epoch: epoch, End: own.End, Last: own.Last}, nil
+			return &rpc.Standing{Partition: r.ref, Epoch: epoch, End: own.End, Last: own.Last, Version: r.view.Version}, nil
 		}
 		return nil, nil
 	}

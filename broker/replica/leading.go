@@ -153,7 +153,7 @@ func (r *Replica) Standing(from cluster.Life, s rpc.Standing) (d rpc.Divergence,
 		r.leader.Part(from, r.cfg.Now())
 		return d, nil
 	}
-	if !r.leader.Agree(from, s.End, s.Last) {
+	if !r.leader.Agree(from, s.Version, s.End, s.Last) {
 		return d, &rpc.Refused{Partition: r.ref, Epoch: epoch}
 	}
 	r.news.push = true

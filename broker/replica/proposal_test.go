@@ -20,15 +20,15 @@ func TestAProposalNamesTheLifeThatSpokeAndNoLaterOne(t *testing.T) {
 	for name, then := range map[string]func(*Replica){
 		"it is there still":       func(*Replica) {},
 		"its stream ends":         func(r *Replica) { r.Lost(former) },
-		"its next life begins":    func(r *Replica) { r.Lost(former); r.Standing(next, rpc.Standing{Partition: ref, Epoch: 3}) },
-		"its next life stands so": func(r *Replica) { r.Standing(next, rpc.Standing{Partition: ref, Epoch: 3}) },
+		"its next life begins":    func(r *Replica) { r.Lost(former); r.Standing(next, rpc.Standing{Partition: ref, Epoch: 3, Version: 2}) },
+		"its next life stands so": func(r *Replica) { r.Standing(next, rpc.Standing{Partition: ref, Epoch: 3, Version: 2}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := leading(&disk{}, cluster.Fsync)
 			r.Order(Orders{View: replication.View{
 				Epoch: 3, Version: 2, Leader: self, Replicas: []ident.NodeID{self, follower}, ISR: []ident.NodeID{self}, MinInsync: 1,
 			}})
-			if d, refused := r.Standing(former, rpc.Standing{Partition: ref, Epoch: 3}); refused != nil || !d.Agreed {
+			if d, refused := r.Standing(former, rpc.Standing{Partition: ref, Epoch: 3, Version: 2}); refused != nil || !d.Agreed {
 				t.Fatal(d, refused)
 			}
 			r.Held(former, rpc.Held{Partition: ref, Epoch: 3, Durable: record.At(0)})
@@ -39,4 +39,39 @@ func TestAProposalNamesTheLifeThatSpokeAndNoLaterOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A follower that is not in sync says where it stands at each version: its leader believes
+// nothing that was said before.
+func TestAFollowerSaysWhereItStandsAtEachVersion(t *testing.T) {
+	leader := ident.NodeID{2}
+	r := leading(&disk{}, cluster.Fsync)
+	v := replication.View{Epoch: 4, Version: 2, Leader: leader, Replicas: []ident.NodeID{self, leader}, ISR: []ident.NodeID{leader}, MinInsync: 1}
+	order := func(version uint64, isr ...ident.NodeID) {
+		v.Version, v.ISR = version, isr
+		r.Order(Orders{View: v})
+	}
+	agree := func(version uint64) {
+		t.Helper()
+		s, _ := r.Say(leader)
+		if s == nil || s.Version != version {
+			t.Fatalf("it says %+v, not where it stands at version %d", s, version)
+		}
+		if err := r.Diverged(rpc.Divergence{Partition: ref, Epoch: 4, Agreed: true, Of: s.End, OfLast: s.Last}); err != nil {
+			t.Fatal(err)
+		}
+		if _, h := r.Say(leader); h == nil {
+			t.Fatal("it does not say what it has")
+		}
+	}
+	order(2, leader)
+	agree(2)
+	order(3, leader)
+	agree(3)
+	order(4, leader, self)
+	if s, _ := r.Say(leader); s != nil {
+		t.Fatalf("in sync, and it says %+v", s)
+	}
+	order(5, leader)
+	agree(5)
 }

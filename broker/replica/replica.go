@@ -202,6 +202,11 @@ func (r *Replica) orderLocked(v replication.View) {
 		r.wakeLocked()
 	default:
 		r.follower.See(v)
+		if !v.InSync(r.cfg.Self) { // what it said before counts no more
+			r.partLocked()
+			r.asked = time.Time{}
+			r.news.say = true
+		}
 	}
 }
 

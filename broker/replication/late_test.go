@@ -57,7 +57,7 @@ func TestARefusalDoesNotSettleWhatWasNeverAnswered(t *testing.T) {
 	v := View{Epoch: 1, Version: 1, Leader: a, Replicas: []ident.NodeID{a, b, c}, ISR: []ident.NodeID{a, b}, MinInsync: 2}
 	l := Lead(a, v, record.At(5), record.At(5), 0, time.Second, now)
 	for _, n := range []ident.NodeID{b, c} {
-		l.Agree(cluster.Life{Node: n, Epoch: 1}, record.At(5), 1)
+		l.Agree(cluster.Life{Node: n, Epoch: 1}, l.view.Version, record.At(5), 1)
 		l.Held(cluster.Life{Node: n, Epoch: 1}, 1, record.At(5))
 	}
 	if isr, ok := l.Propose(now, func(cluster.Life) bool { return true }); !ok || len(isr) != 3 {

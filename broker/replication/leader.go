@@ -34,6 +34,8 @@ type Leader struct {
 type Progress struct {
 	Node ident.NodeID
 	Life ident.BrokerEpoch // that spoke last
+	// Version is of the partition, as the follower knew it when it said where it stands.
+	Version uint64
 	// Agreed: in this epoch and life the follower has what the leader has, up to
 	// where it stands, and is sent what follows.
 	Agreed bool
@@ -129,14 +131,14 @@ func (l *Leader) Synced(durable record.Position) {
 	}
 }
 
-// Agree notes that a life of a follower has the leader's log up to a position, whose
-// last batch is of the epoch last. False: the node is no replica.
-func (l *Leader) Agree(from cluster.Life, at record.Position, last ident.Epoch) bool {
+// Agree notes that a life of a follower, which knows a version, has the leader's log up
+// to a position, whose last batch is of the epoch last. False: the node is no replica.
+func (l *Leader) Agree(from cluster.Life, version uint64, at record.Position, last ident.Epoch) bool {
 	f := l.Follower(from.Node)
 	if f == nil {
 		return false
 	}
-	*f = Progress{Node: from.Node, Life: from.Epoch, Agreed: true, Next: at, Last: last, Told: -1, lost: f.lost}
+	*f = Progress{Node: from.Node, Life: from.Epoch, Version: version, Agreed: true, Next: at, Last: last, Told: -1, lost: f.lost}
 	return true
 }
 
@@ -323,9 +325,11 @@ func (l *Leader) behind(f *Progress, now time.Time) bool {
 }
 
 // joins says whether a replica may come into the ISR: in this epoch and life it has
-// reached what is committed and what the leader took over with, and it keeps up.
+// reached what is committed and what the leader took over with, and it keeps up. What it
+// has said counts only if it knew the version that the proposal rests on: at one between
+// it may have been no replica, and have let go of its log.
 func (l *Leader) joins(f *Progress, now time.Time, alive func(cluster.Life) bool) bool {
-	if !f.Agreed || !f.heard || f.durable.Before(l.hw) || f.durable.Before(l.took) {
+	if !f.Agreed || !f.heard || f.Version < l.view.Version || f.durable.Before(l.hw) || f.durable.Before(l.took) {
 		return false
 	}
 	if due, ok := l.ends.due(now, l.lag); ok && f.durable.Before(due) {

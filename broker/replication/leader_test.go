@@ -35,7 +35,7 @@ func view(version uint64, isr ...ident.NodeID) View {
 func led(v View) *Leader { return Lead(a, v, record.At(10), record.At(10), 0, lag, at(0)) }
 
 func (l *Leader) agreed(n ident.NodeID, end ident.Offset) {
-	l.Agree(life(n), record.At(end), 6)
+	l.Agree(life(n), l.view.Version, record.At(end), 6)
 	l.Held(life(n), 7, record.At(end))
 }
 
@@ -90,7 +90,7 @@ func TestAWordOfAnotherEpochOrLifeDoesNotCount(t *testing.T) {
 	l := led(view(1, a, b))
 	l.Held(life(b), 7, record.At(10))
 	hwIs(t, l, 0) // both have not agreed
-	l.Agree(life(b), record.At(5), 6)
+	l.Agree(life(b), l.view.Version, record.At(5), 6)
 	l.Held(life(b), 6, record.At(10))
 	l.Held(cluster.Life{Node: b, Epoch: 2}, 7, record.At(10))
 	l.Held(life(b), 7, record.At(11)) // more than there is
@@ -187,7 +187,7 @@ func TestWhoNeverSpeaksLeavesAfterOneLag(t *testing.T) {
 func TestWhoMayJoin(t *testing.T) {
 	l := led(view(1, a, b))
 	l.agreed(b, 10)
-	l.Agree(life(c), record.At(10), 6)
+	l.Agree(life(c), l.view.Version, record.At(10), 6)
 	proposes(t, l, at(1)) // it has not said what is on its disk
 	l.Held(life(c), 7, record.At(9))
 	proposes(t, l, at(1)) // below where the leader took over
@@ -244,7 +244,7 @@ func TestWhoJoinsIsNamedInTheLifeThatCaughtUp(t *testing.T) {
 	l.Unanswered()
 	l.Lost(life(c), at(1.1))
 	says("when its stream has ended")
-	l.Agree(cluster.Life{Node: c, Epoch: 2}, record.At(0), 0)
+	l.Agree(cluster.Life{Node: c, Epoch: 2}, l.view.Version, record.At(0), 0)
 	says("when its next life begins with nothing")
 	l.Declined(at(2))
 	want = []cluster.Life{{Node: a}, {Node: b}}
@@ -253,7 +253,7 @@ func TestWhoJoinsIsNamedInTheLifeThatCaughtUp(t *testing.T) {
 
 func TestVoidsCountLikeRecords(t *testing.T) {
 	l := led(view(1, a, b))
-	l.Agree(life(b), record.At(10), 7)
+	l.Agree(life(b), l.view.Version, record.At(10), 7)
 	l.Held(life(b), 7, record.At(10))
 	void := record.Position{Offset: 10, Voids: 1}
 	l.Appended(void)

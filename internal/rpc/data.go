@@ -104,6 +104,9 @@ type Standing struct {
 	Epoch     ident.Epoch // the leader epoch that the follower knows
 	End       record.Position
 	Last      ident.Epoch // of its last batch; 0: it has none
+	// Version is of the partition as the follower knows it: the log is the one that it
+	// holds at that version.
+	Version uint64
 }
 
 // Divergence answers a Standing. Where Agreed, what the follower has is the leader's

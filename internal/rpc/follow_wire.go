@@ -47,6 +47,7 @@ func (m *followRequest) encode(e *encoder) {
 		e.varint(2, uint64(s.Epoch))
 		e.position(3, s.End)
 		e.varint(5, uint64(s.Last))
+		e.varint(6, s.Version)
 		e.end(at)
 	}
 	for i := range f.Held {
@@ -127,6 +128,8 @@ func (s *Standing) decode(b []byte) error {
 			s.End.Voids = int(uint32(d.v))
 		case 5:
 			s.Last = d.epoch()
+		case 6:
+			s.Version = d.v
 		}
 	}
 	return d.err

@@ -145,7 +145,7 @@ func TestAppendResponses(t *testing.T) {
 
 func TestFollowMessages(t *testing.T) {
 	standings := rapid.Custom(func(t *rapid.T) Standing {
-		return Standing{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "end"), epochs.Draw(t, "last")}
+		return Standing{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "end"), epochs.Draw(t, "last"), rapid.Uint64().Draw(t, "version")}
 	})
 	held := rapid.Custom(func(t *rapid.T) Held {
 		return Held{partitions.Draw(t, "p"), epochs.Draw(t, "e"), positions.Draw(t, "durable"), rapid.Bool().Draw(t, "watched")}

@@ -2092,6 +2092,7 @@ type FollowRequest_Standing struct {
 	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
 	EndVoids      uint32                 `protobuf:"varint,4,opt,name=end_voids,json=endVoids,proto3" json:"end_voids,omitempty"`
 	Last          uint32                 `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
+	Version       uint64                 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2157,6 +2158,13 @@ func (x *FollowRequest_Standing) GetEndVoids() uint32 {
 func (x *FollowRequest_Standing) GetLast() uint32 {
 	if x != nil {
 		return x.Last
+	}
+	return 0
+}
+
+func (x *FollowRequest_Standing) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
 	}
 	return 0
 }
@@ -2697,20 +2705,21 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
 	"\aproblem\x18\x02 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x121\n" +
 	"\x03run\x18\x03 \x01(\v2\x1f.tidewire.v1.AppendResponse.RunR\x03run\x12<\n" +
-	"\arecords\x18\x04 \x03(\v2\".tidewire.v1.AppendResponse.RecordR\arecords\"\xf4\x04\n" +
+	"\arecords\x18\x04 \x03(\v2\".tidewire.v1.AppendResponse.RecordR\arecords\"\x8e\x05\n" +
 	"\rFollowRequest\x12<\n" +
 	"\aopening\x18\x01 \x01(\v2\".tidewire.v1.FollowRequest.OpeningR\aopening\x12A\n" +
 	"\tstandings\x18\x02 \x03(\v2#.tidewire.v1.FollowRequest.StandingR\tstandings\x123\n" +
 	"\x04held\x18\x03 \x03(\v2\x1f.tidewire.v1.FollowRequest.HeldR\x04held\x1ac\n" +
 	"\aOpening\x12-\n" +
 	"\bfollower\x18\x01 \x01(\v2\x11.tidewire.v1.LifeR\bfollower\x12)\n" +
-	"\x06leader\x18\x02 \x01(\v2\x11.tidewire.v1.LifeR\x06leader\x1a\x99\x01\n" +
+	"\x06leader\x18\x02 \x01(\v2\x11.tidewire.v1.LifeR\x06leader\x1a\xb3\x01\n" +
 	"\bStanding\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x1b\n" +
 	"\tend_voids\x18\x04 \x01(\rR\bendVoids\x12\x12\n" +
-	"\x04last\x18\x05 \x01(\rR\x04last\x1a\xab\x01\n" +
+	"\x04last\x18\x05 \x01(\rR\x04last\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\x04R\aversion\x1a\xab\x01\n" +
 	"\x04Held\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x18\n" +
