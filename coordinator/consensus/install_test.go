@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -183,7 +182,7 @@ func TestALeaderWhoseDiskIsFullRefusesAndAnotherLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(g.all, first.cfg.ID)
-	next := g.leader(10 * time.Second)
+	next := g.leader()
 	say(t, next.Node, 2, 4)
 	set(false)
 	g.all[first.cfg.ID] = first
