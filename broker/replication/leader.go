@@ -186,7 +186,7 @@ func (l *Leader) advance() {
 	if !l.Enough() || !l.view.InSync(l.self) {
 		return
 	}
-	to := l.durable
+	to := l.end
 	for _, n := range l.view.ISR {
 		to = record.Least(to, l.held(n))
 	}
