@@ -99,7 +99,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
 		if p.Unclean != q.Unclean {
-			w.unclean(i, p, q, after)
+			w.unclean(i, p, q, after, change)
 		}
 		if p.Version == q.Version {
 			if !unchanged(p, q) || was.Settings.MinInsync != now.Settings.MinInsync {

@@ -10,7 +10,7 @@ import (
 // unclean holds that somebody who may lack records leads only where the topic says so and
 // nobody else is there or about to be, and begins another truth: what of the former one
 // that replica has on its disk.
-func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot) {
+func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot, change *cluster.Change) {
 	w.reached.hit("unclean election")
 	t, b := w.truth[i], w.brokerOf(q.Leader)
 	if !w.set.Unclean || b == nil || q.Unclean != q.LeaderEpoch || !slices.Equal(q.ISR, []ident.NodeID{q.Leader}) || len(q.ELR) > 0 {
@@ -18,7 +18,8 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot)
 		return
 	}
 	for _, n := range slices.Concat(p.ISR, p.ELR) {
-		if node := after.Nodes[n]; node != nil && !node.Over() {
+		lacks := change.Register != nil && change.Register.Node.ID == n || change.Unfit != nil && change.Unfit.Life.Node == n
+		if node := after.Nodes[n]; node != nil && !node.Over() && !lacks {
 			w.fail("unclean-election", "partition %d: %s leads and may lack records; %s does not and is there: %s", i, b.name(), w.brokerOf(n).name(), w.describe(i))
 			return
 		}
