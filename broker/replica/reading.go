@@ -135,9 +135,15 @@ func (r *Replica) OffsetAt(ms int64) (ident.Offset, error) {
 }
 
 // EpochEnd is where a leader epoch ended, the high watermark for the one that
-// still goes on.
+// still goes on. Only a leader can say that: a follower may know of less than readers
+// have seen, also one that others take for the leader, and that has yet to hear of it.
 func (r *Replica) EpochEnd(e ident.Epoch) (ident.Offset, error) {
-	b, err := r.Bounds()
+	r.mu.Lock()
+	b, err := r.boundsLocked()
+	if err == nil && r.leader == nil {
+		err = r.notLed()
+	}
+	r.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}

@@ -362,6 +362,9 @@ func TestAFollowerThatIsForgottenSaysAgainWhereItStands(t *testing.T) {
 		if s, held := r.Say(leader); s != nil || held != nil {
 			t.Fatal("too early:", s, held)
 		}
+		if _, err := r.EpochEnd(3); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Fatal("a follower says where the epoch ends:", err)
+		}
 		now = now.Add(TickEvery)
 		r.Tick()
 		if s, _ := r.Say(leader); s == nil != inSync {
