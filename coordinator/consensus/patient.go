@@ -7,12 +7,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// patient mends two habits of raft's replication.
+// patient mends three habits of raft's replication.
 //
 // After a peer has been away, raft waits before it tries again, up to ten seconds:
 // a peer that is back counts for nothing meanwhile, and the next death costs the
 // majority. So a call that fails is tried again here, at a steady pace, and raft
 // hears of it only when it is over: the term, the peer's membership, this node.
+//
+// A pipeline whose answers raft reads no more, because one told of a newer term, leaves
+// whoever sends on it waiting for ever: the routine of a former leader, its heartbeats,
+// and in the end raft's own stop. So nobody waits longer there than a peer has to answer.
 //
 // And a leader whose disk hangs goes on to send heartbeats, so that nobody takes
 // over, while its main loop waits for the disk and could not even hand over. So
@@ -28,6 +32,9 @@ type patient struct {
 const (
 	// stallHandOver is how long the log of a leader may hang.
 	stallHandOver = 2 * time.Second
+	// pipelineLimit is how long a send may wait for the one before it, which has an answer
+	// within transportTimeout, or none to come.
+	pipelineLimit = transportTimeout + transportTimeout/4
 	// againAfter paces the tries to reach a peer.
 	againAfter = 50 * time.Millisecond
 )
@@ -79,6 +86,8 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	if p.of.stalled() {
 		return nil, errStalled
 	}
+	late := time.AfterFunc(pipelineLimit, func() { _ = p.Close() }) // the send says that it was closed
+	defer late.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
