@@ -60,20 +60,16 @@ func (r *Router) read(ctx context.Context, q rpc.Read, tail bool) (rpc.ReadResul
 
 // Bounds are the leader's.
 func (r *Router) Bounds(ctx context.Context, p ident.Partition) (b rpc.Bounds, err error) {
-	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
-		if peer == nil {
-			b, err = r.cfg.Local.Bounds(p)
-		} else {
-			b, err = peer.Bounds(ctx, p, -1, 0)
-		}
-		return err
+	err = r.ask(ctx, p, func(_ context.Context, _ Peer, found rpc.Bounds) error {
+		b = found
+		return nil
 	})
 	return b, err
 }
 
 // OffsetAt is the leader's word.
 func (r *Router) OffsetAt(ctx context.Context, p ident.Partition, ms int64) (o ident.Offset, err error) {
-	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
+	err = r.ask(ctx, p, func(ctx context.Context, peer Peer, _ rpc.Bounds) (err error) {
 		if peer == nil {
 			o, err = r.cfg.Local.OffsetAt(ctx, p, ms)
 		} else {
@@ -86,7 +82,7 @@ func (r *Router) OffsetAt(ctx context.Context, p ident.Partition, ms int64) (o i
 
 // EpochEnd is the leader's word.
 func (r *Router) EpochEnd(ctx context.Context, p ident.Partition, e ident.Epoch) (o ident.Offset, err error) {
-	err = r.ask(ctx, p, func(ctx context.Context, peer Peer) (err error) {
+	err = r.ask(ctx, p, func(ctx context.Context, peer Peer, _ rpc.Bounds) (err error) {
 		if peer == nil {
 			o, err = r.cfg.Local.EpochEnd(p, e)
 		} else {
@@ -97,14 +93,23 @@ func (r *Router) EpochEnd(ctx context.Context, p ident.Partition, e ident.Epoch)
 	return o, err
 }
 
-// ask asks the leader: this node where peer is nil.
-func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.Context, peer Peer) error) error {
+// ask asks the leader, this node where peer is nil, once it has said that it leads. One
+// that has yet to hear of it answers as the follower that it was, of a high watermark
+// that readers elsewhere have passed: what they saw would look lost.
+func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.Context, peer Peer, b rpc.Bounds) error) error {
 	at, err := r.find(p)
 	if err != nil {
 		return err
 	}
 	if at.mine {
-		return f(ctx, nil)
+		b, err := r.cfg.Local.Bounds(p)
+		if err == nil {
+			err = begun(p, at, b)
+		}
+		if err != nil {
+			return err
+		}
+		return f(ctx, nil, b)
 	}
 	peer, err := r.peer(p, at)
 	if err != nil {
@@ -112,7 +117,22 @@ func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.
 	}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	return unread(f(ctx, peer))
+	b, err := peer.Bounds(ctx, p, -1, 0)
+	if err == nil {
+		err = begun(p, at, b)
+	}
+	if err == nil {
+		err = f(ctx, peer, b)
+	}
+	return unread(err)
+}
+
+// begun says that a leader has not, where it knows of an older epoch than this node.
+func begun(p ident.Partition, at place, b rpc.Bounds) error {
+	if b.Epoch < at.epoch {
+		return fault.New(fault.LeaderUnavailable, "partition %d has a new leader, which has yet to begin", p.Index)
+	}
+	return nil
 }
 
 // unread is the error of a read that another node did not answer: it may simply

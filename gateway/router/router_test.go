@@ -9,6 +9,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
+	"tidewire/internal/testkit/memlog"
 )
 
 func batch() record.Batch {
@@ -83,6 +84,44 @@ func TestAReplicaOfThisNodeIsReadFirst(t *testing.T) {
 		w.lead(a, 2, a)
 		read("a replica that is not in sync", true, 0, true, 1)
 	})
+}
+
+// A node that leads by the snapshot and has yet to act on it knows as much as a
+// follower does: where the partition ends it cannot say, nor where an epoch did.
+func TestALeaderThatHasYetToBegin(t *testing.T) {
+	for name, leader := range map[string]ident.NodeID{"this node": here, "another one": b} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.lead(a, 1, a, b, here)
+				r := w.run(t, true)
+				w.keep("k", a, b, here)
+				w.keep("k", a) // readers have seen it; the others hold it, and do not know that it is committed
+				w.lead(leader, 2, b, here)
+				ask := func() []error {
+					_, bounds := r.Bounds(t.Context(), w.ref)
+					_, end := r.EpochEnd(t.Context(), w.ref, 1)
+					_, at := r.OffsetAt(t.Context(), w.ref, 0)
+					return []error{bounds, end, at}
+				}
+				for i, err := range ask() {
+					if !fault.Is(err, fault.LeaderUnavailable) || fault.Lasting(err) {
+						t.Errorf("call %d: %v", i, err)
+					}
+				}
+				w.keep("k", leader)
+				w.nodes[leader].Elect(w.ref, memlog.All)
+				for i, err := range ask() {
+					if err != nil {
+						t.Errorf("call %d of one that leads: %v", i, err)
+					}
+				}
+				if b, err := r.Bounds(t.Context(), w.ref); err != nil || b.HW != 2 || b.Epoch != 2 {
+					t.Errorf("%+v, %v", b, err)
+				}
+			})
+		})
+	}
 }
 
 // Everybody who waits at one place waits for one call, and what it brought is
