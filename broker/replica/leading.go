@@ -44,6 +44,9 @@ func (r *Replica) append(req rpc.Append, done func(rpc.Appended)) *rpc.Appended 
 		return refused(err)
 	}
 	if plan.Batch == nil {
+		if r.doubtLocked(plan.Results) {
+			return refused(r.doubtful())
+		}
 		return r.joinLocked(req.Acks, plan.Results, done)
 	}
 	plan.Batch.Assign(record.Place{Partition: r.ref, Epoch: r.view.Epoch, Base: plan.Base, Timestamp: plan.Timestamp})
@@ -69,6 +72,29 @@ func (r *Replica) admitLocked(req rpc.Append) error {
 }
 
 func refused(err error) *rpc.Appended { return &rpc.Appended{Err: err} }
+
+// doubtLocked takes back what a leader of the past must not say of a batch that leaves
+// nothing to append: that a producer is unknown, or has skipped a number. Another
+// leader may have kept what is missing here while this node was paused or cut off, and
+// the producer would be told that what was acknowledged is not there. Where something is
+// appended its commit is the proof that this node leads; here only a lease is. True:
+// nothing else is left to say of the batch.
+func (r *Replica) doubtLocked(results []rpc.RecordResult) (all bool) {
+	firm := false
+	for i := range results {
+		switch err := results[i].Err; {
+		case (fault.Is(err, fault.OutOfOrderSequence) || fault.Is(err, fault.UnknownProducer)) && !r.cfg.Lease():
+			results[i].Err, all = r.doubtful(), true
+		case err == nil:
+			firm = true // found again: that stands, whoever leads
+		}
+	}
+	return all && !firm
+}
+
+func (r *Replica) doubtful() error {
+	return fault.New(fault.LeaderUnavailable, "this node is not sure to lead partition %d of topic %q any more, and cannot say what came before the record; nothing was kept", r.ref.Index, r.cfg.Topic)
+}
 
 // joinLocked answers a batch that leaves nothing to append, once everything before it
 // is kept as far as it asks for.

@@ -111,9 +111,13 @@ var ref = ident.Partition{Topic: ident.TopicID{1}, Index: 0}
 var self = ident.NodeID{1}
 
 func leading(d *disk, durability cluster.Durability) *Replica {
+	return leadingWhile(d, durability, func() bool { return true })
+}
+
+func leadingWhile(d *disk, durability cluster.Durability, lease func() bool) *Replica {
 	r := New(Config{
 		Partition: ref, Topic: "orders", Self: self, Log: d, Machine: partition.New(0), Outlet: alone{}, Lag: time.Second, Now: time.Now,
-		Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		Lease: lease, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.Order(Orders{
 		View:     replication.View{Epoch: 3, Version: 1, Leader: self, Replicas: []ident.NodeID{self}, ISR: []ident.NodeID{self}, MinInsync: 1},
@@ -193,6 +197,40 @@ func TestARepeatIsAnsweredWithItsOriginal(t *testing.T) {
 	got.expect(t, "later: duplicate of 0")
 	if len(d.batches) != 1 {
 		t.Fatalf("%d batches", len(d.batches))
+	}
+}
+
+// Another leader may have kept what is missing here.
+func TestALeaderOfThePastDoesNotSayThatANumberWasSkipped(t *testing.T) {
+	d, lease := &disk{}, true
+	r := leadingWhile(d, cluster.Fsync, func() bool { return lease })
+	var got answers
+	got.append(r, "first", rpc.AcksAll, one(0))
+	d.sync(nil)
+	got.expect(t, "first: offset 0")
+	stranger := func() record.Batch {
+		var b record.Builder
+		b.Add(&record.Record{Value: []byte("v"), ContentType: "text/plain", Producer: ident.ProducerID{8}, Sequence: 3})
+		return b.Seal()
+	}
+	both := func() record.Batch {
+		var b record.Builder
+		for _, n := range []int64{0, 7} {
+			b.Add(&record.Record{Value: []byte("v"), ContentType: "text/plain", Producer: ident.ProducerID{9}, Sequence: n})
+		}
+		return b.Seal()
+	}
+	for _, acks := range []rpc.Acks{rpc.AcksAll, rpc.AcksLeader} {
+		lease = false
+		got.append(r, "a gap", acks, one(5))
+		got.append(r, "a stranger", acks, stranger())
+		got.append(r, "a repeat", acks, one(0))
+		got.append(r, "a repeat and a gap", acks, both())
+		got.expect(t, "a gap: leader-unavailable", "a stranger: leader-unavailable", "a repeat: duplicate of 0", "a repeat and a gap: duplicate of 0leader-unavailable")
+		lease = true
+		got.append(r, "a gap", acks, one(5))
+		got.append(r, "a stranger", acks, stranger())
+		got.expect(t, "a gap: out-of-order-sequence", "a stranger: unknown-producer")
 	}
 }
 
