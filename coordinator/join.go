@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -25,6 +26,8 @@ const (
 	askEvery = 100 * time.Millisecond
 	// settledEvery is how often one that is in looks whether it still is.
 	settledEvery = 500 * time.Millisecond
+	// tellEvery is how long one that is not in waits before it says so, and again.
+	tellEvery = 5 * time.Second
 	// joinLimit bounds one call.
 	joinLimit = 5 * time.Second
 )
@@ -34,11 +37,18 @@ const (
 // the others may know this one at another place, or not any more.
 func (c *Coordinator) enter(ctx context.Context) error {
 	var hint ident.NodeID
+	told := time.Now() // when it was last in, or said that it is not
 	for {
 		pause := settledEvery
 		if c.cfg.Peers != nil && !c.settled() {
 			pause = askEvery/2 + rand.N(askEvery)
-			hint = c.ask(ctx, hint)
+			var err error
+			if hint, err = c.ask(ctx, hint); err != nil && time.Since(told) > tellEvery {
+				told = time.Now()
+				c.cfg.Logger.Warn("this coordinator is not among the others yet", "err", err)
+			}
+		} else {
+			told = time.Now()
 		}
 		if !sleep.For(ctx, pause) {
 			return nil
@@ -54,8 +64,9 @@ func (c *Coordinator) settled() bool {
 	return c.node.Heard() < time.Second && slices.Contains(c.node.Members(), consensus.Member{ID: c.cfg.Node.ID, Address: c.Addr(), Voter: true})
 }
 
-// ask calls the others in turn, the leader first, and gives the one that is said to lead.
-func (c *Coordinator) ask(ctx context.Context, hint ident.NodeID) ident.NodeID {
+// ask calls the others in turn, the leader first, and gives the one that is said to
+// lead. The error is the first refusal, where nobody took it in.
+func (c *Coordinator) ask(ctx context.Context, hint ident.NodeID) (leader ident.NodeID, refusal error) {
 	j := cluster.Join{Node: c.cfg.Node.ID, Raft: c.Addr(), Cluster: c.cluster(), Last: c.node.Status().Last}
 	var asked []ident.NodeID
 	for _, to := range append([]ident.NodeID{c.leader(), hint}, c.cfg.Others()...) {
@@ -68,14 +79,15 @@ func (c *Coordinator) ask(ctx context.Context, hint ident.NodeID) ident.NodeID {
 		cancel()
 		if err == nil {
 			c.learn(answer.Cluster)
-			return to
+			return to, nil
 		}
+		refusal = cmp.Or(refusal, err)
 		c.cfg.Logger.Debug("a coordinator does not take this one in", "to", to.String(), "err", err)
 		if leader := control.LeaderIn(err); leader != (ident.NodeID{}) && !slices.Contains(asked, leader) {
-			return leader // asked first the next time
+			return leader, refusal // asked first the next time
 		}
 	}
-	return ident.NodeID{}
+	return ident.NodeID{}, refusal
 }
 
 // ServeJoin takes a coordinator in: first without a vote, with one when it has caught
@@ -117,6 +129,11 @@ func (c *Coordinator) take(ctx context.Context, j cluster.Join) (voter bool, err
 			known = &m
 		case m.ID == c.cfg.Node.ID && m.Address != c.Addr():
 			// The others are to find the leader where it is.
+			if at := slices.IndexFunc(members, func(o consensus.Member) bool { return o.Address == c.Addr() }); at >= 0 {
+				if err := c.displace(ctx, members[at]); err != nil {
+					return false, err
+				}
+			}
 			if err := c.node.Promote(ctx, m.ID, c.Addr()); err != nil {
 				return false, err
 			}
@@ -165,12 +182,36 @@ func (c *Coordinator) take(ctx context.Context, j cluster.Join) (voter bool, err
 	return true, c.node.Promote(ctx, j.Node, j.Raft)
 }
 
-// replace takes out a dead coordinator whose address another one has now.
+// replace sees to it that the configuration has the address of one that joins for nobody
+// else: it takes out a dead coordinator, and displaces one that has gone elsewhere.
 func (c *Coordinator) replace(ctx context.Context, old consensus.Member, j cluster.Join) error {
 	n := c.feed.Snapshot().Nodes[old.ID]
-	if old.ID == c.cfg.Node.ID || n != nil && n.Serves() || !c.node.Unreached(old.ID) {
-		return fmt.Errorf("its address %s is that of coordinator %s, which lives", j.Raft, old.ID)
+	if old.ID != c.cfg.Node.ID && (n == nil || !n.Serves()) && c.node.Unreached(old.ID) {
+		c.cfg.Logger.Warn("a dead coordinator's address is another one's: it is taken out", "node", old.ID.String(), "by", j.Node.String(), "raft", j.Raft)
+		return c.node.Remove(ctx, old.ID)
 	}
-	c.cfg.Logger.Warn("a dead coordinator's address is another one's: it is taken out", "node", old.ID.String(), "by", j.Node.String(), "raft", j.Raft)
-	return c.node.Remove(ctx, old.ID)
+	if at, ok := c.locate(old.ID); ok && at != j.Raft {
+		return c.displace(ctx, old)
+	}
+	return fmt.Errorf("its address %s is that of coordinator %s, which lives", j.Raft, old.ID)
+}
+
+func (c *Coordinator) locate(id ident.NodeID) (string, bool) {
+	if c.cfg.Locate == nil {
+		return "", false
+	}
+	return c.cfg.Locate(id)
+}
+
+// displace takes an address from a coordinator that is not there any more, where raft
+// has no address for two: of those that came back at one another's, none could be put
+// right before the other is. It is found by gossip until it has said where it is, which
+// it does when it sees that the configuration has it elsewhere.
+func (c *Coordinator) displace(ctx context.Context, m consensus.Member) error {
+	nowhere := "gone-from-" + m.Address + "-" + m.ID.String()
+	c.cfg.Logger.Info("a coordinator's address is another one's", "node", m.ID.String(), "raft", m.Address)
+	if m.Voter {
+		return c.node.Promote(ctx, m.ID, nowhere)
+	}
+	return c.node.Add(ctx, m.ID, nowhere)
 }
