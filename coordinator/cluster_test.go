@@ -146,6 +146,9 @@ func (n *net3) run(t *testing.T, id ident.NodeID, dir string, adjust func(*coord
 	}
 }
 
+// patience is for a machine that does much else; bounds of time are those of the e2e soaks.
+const patience = 15 * time.Second
+
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -176,7 +179,7 @@ func (n *net3) three(t *testing.T) (all []*coordinator.Coordinator) {
 func leading(t *testing.T, all []*coordinator.Coordinator) int {
 	t.Helper()
 	at := -1
-	eventually(t, 5*time.Second, "one of them leads", func() bool {
+	eventually(t, patience, "one of them leads", func() bool {
 		at = slices.IndexFunc(all, func(c *coordinator.Coordinator) bool { return c.Status().Leads })
 		return at >= 0
 	})
@@ -289,12 +292,12 @@ func TestChangesOutliveTheirLeaders(t *testing.T) {
 		n.mu.Lock()
 		delete(n.off, id)
 		n.mu.Unlock()
-		eventually(t, 5*time.Second, "it follows again", func() bool { return !all[at].Status().Leads && all[at].Status().Heard < 200*time.Millisecond })
+		eventually(t, patience, "it follows again", func() bool { return !all[at].Status().Leads && all[at].Status().Heard < 200*time.Millisecond })
 	}
 	wg.Wait()
 	t.Logf("longest wait for a change: %s", longest.Round(time.Millisecond))
 	for i, c := range all {
-		eventually(t, 5*time.Second, fmt.Sprint(i+1, " has all topics"), func() bool { return len(c.Snapshot().Topics) == 3*each })
+		eventually(t, patience, fmt.Sprint(i+1, " has all topics"), func() bool { return len(c.Snapshot().Topics) == 3*each })
 	}
 }
 
@@ -317,7 +320,7 @@ func TestAMemberComesBackAtAnotherAddress(t *testing.T) {
 	}
 	leading(t, all)
 	for _, c := range all {
-		eventually(t, 5*time.Second, "it knows its cluster", func() bool { return c.Snapshot().Cluster == id })
+		eventually(t, patience, "it knows its cluster", func() bool { return c.Snapshot().Cluster == id })
 	}
 }
 
@@ -364,7 +367,7 @@ func TestMembersComeBackAtOneAnothersAddresses(t *testing.T) {
 func TestANodeOfAnotherClusterIsNotTakenIn(t *testing.T) {
 	n := newNet()
 	c, _ := n.run(t, ident.NodeID{1}, t.TempDir(), nil)
-	eventually(t, 5*time.Second, "it rules", func() bool {
+	eventually(t, patience, "it rules", func() bool {
 		_, err := c.ServeJoin(t.Context(), cluster.Join{Node: ident.NodeID{2}, Raft: "127.0.0.1:1", Cluster: ident.ClusterID{9}, Last: 7})
 		return fault.Is(err, fault.Invalid)
 	})

@@ -140,11 +140,11 @@ func TestASilentNodeIsDoubtedFirst(t *testing.T) {
 	victim := lives[(at+1)%3]
 	b.set(victim.Node, cluster.Silent)
 	began := time.Now()
-	eventually(t, 5*time.Second, "it is a suspect", func() bool { return slices.Contains(all[at].Status().Suspects, victim.Node) })
+	eventually(t, patience, "it is a suspect", func() bool { return slices.Contains(all[at].Status().Suspects, victim.Node) })
 	if l, err := all[(at+2)%3].Renew(t.Context(), cluster.Renewal{Life: lives[at]}); err != nil || !slices.Contains(l.Suspects, victim.Node) {
 		t.Errorf("a lease does not tell of it: %+v, %v", l, err)
 	}
-	eventually(t, 5*time.Second, "it is over", func() bool { return all[at].Snapshot().Nodes[victim.Node].Over() })
+	eventually(t, patience, "it is over", func() bool { return all[at].Snapshot().Nodes[victim.Node].Over() })
 	if took := time.Since(began); took < 700*time.Millisecond {
 		t.Errorf("over after %s: before its lease was", took)
 	} else {
@@ -164,7 +164,7 @@ func TestAReportAboutALivingNodeHarmsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 5*time.Second, "it was probed", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asked[lives[1].Node] > 0 })
+	eventually(t, patience, "it was probed", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asked[lives[1].Node] > 0 })
 	if _, err := all[2].Renew(t.Context(), cluster.Renewal{Life: lives[1]}); err != nil {
 		t.Fatal(err)
 	}
