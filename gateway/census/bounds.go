@@ -45,10 +45,12 @@ func (c *Census) Bounds(ctx context.Context, topics ...*cluster.Topic) map[ident
 func (c *Census) bounds(ctx context.Context, topics []*cluster.Topic, out map[ident.Partition]rpc.Bounds) (open []*cluster.Topic) {
 	var mu sync.Mutex
 	unsure := map[ident.TopicID]bool{}
+	epochs := map[ident.Partition]ident.Epoch{}
 	take := func(ref ident.Partition, b rpc.Bounds, err error) {
-		if err == nil {
+		switch {
+		case err == nil && b.Epoch >= epochs[ref]:
 			out[ref] = b
-		} else if !fault.As(err).Lasting {
+		case err == nil, !fault.As(err).Lasting: // it has yet to hear that it leads, or something of the moment
 			unsure[ref.Topic] = true
 		}
 	}
@@ -60,6 +62,7 @@ func (c *Census) bounds(ctx context.Context, topics []*cluster.Topic, out map[id
 			if _, known := out[ref]; known {
 				continue
 			}
+			epochs[ref] = p.LeaderEpoch
 			switch {
 			case p.Leader == c.cfg.Self && c.cfg.Local != nil:
 				b, err := c.cfg.Local(ref)

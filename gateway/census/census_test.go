@@ -191,6 +191,12 @@ func TestBoundsOfANewLeader(t *testing.T) {
 		if got := c.Bounds(t.Context(), &before); got[topic.Ref(0)].HW != 20 {
 			t.Errorf("%v", got)
 		}
+		// One that has yet to hear that it leads tells what a follower knows: no answer.
+		topic.Partitions[0].LeaderEpoch = 2
+		if got := c.Bounds(t.Context(), topic); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+		topic.Partitions[0].LeaderEpoch = 0
 		s.unserved.Store(1000)
 		began = time.Now()
 		if got := c.Bounds(t.Context(), topic); len(got) != 0 || time.Since(began) != time.Second {
