@@ -94,8 +94,8 @@ func (r *Router) EpochEnd(ctx context.Context, p ident.Partition, e ident.Epoch)
 }
 
 // ask asks the leader, this node where peer is nil, once it has said that it leads. One
-// that has yet to hear of it answers as the follower that it was, of a high watermark
-// that readers elsewhere have passed: what they saw would look lost.
+// that has yet to hear of it, or does so no more, answers as a follower, of a high
+// watermark that readers elsewhere have passed: what they saw would look lost.
 func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.Context, peer Peer, b rpc.Bounds) error) error {
 	at, err := r.find(p)
 	if err != nil {
@@ -127,10 +127,11 @@ func (r *Router) ask(ctx context.Context, p ident.Partition, f func(ctx context.
 	return unread(err)
 }
 
-// begun says that a leader has not, where it knows of an older epoch than this node.
+// begun says that a node does not lead (yet, or any more) in the epoch that this one
+// knows: one of both has to hear of what the other has.
 func begun(p ident.Partition, at place, b rpc.Bounds) error {
-	if b.Epoch < at.epoch {
-		return fault.New(fault.LeaderUnavailable, "partition %d has a new leader, which has yet to begin", p.Index)
+	if b.Epoch != at.epoch {
+		return fault.New(fault.LeaderUnavailable, "partition %d is led in epoch %d, and its leader is asked in %d; try again in a moment", p.Index, b.Epoch, at.epoch)
 	}
 	return nil
 }
