@@ -379,6 +379,21 @@ func TestANodeOfAnotherClusterIsNotTakenIn(t *testing.T) {
 	}
 }
 
+// What comes over the network may ask for nothing that this version knows.
+func TestAChangeOfNoKnownKindIsRefusedAndHarmsNobody(t *testing.T) {
+	n := newNet()
+	c, _ := n.run(t, ident.NodeID{1}, t.TempDir(), nil)
+	eventually(t, 5*time.Second, "it leads", func() bool { return c.Status().Leads })
+	for _, change := range []cluster.Change{{}, {Delete: &cluster.Delete{Name: "x"}, Retire: &cluster.Retire{Node: ident.NodeID{7}}}} {
+		if _, err := c.ServePropose(t.Context(), cluster.RequestID{1}, change); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", change, err)
+		}
+	}
+	if _, err := c.Propose(t.Context(), cluster.Change{Register: &cluster.Register{Node: nodeOf(ident.NodeID{1})}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A voter that lost its log might vote for whoever lacks what it had confirmed: it
 // comes in again as one that has nothing.
 func TestAVoterWithoutItsLogStartsAnew(t *testing.T) {

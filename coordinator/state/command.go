@@ -89,6 +89,9 @@ func Encode(c *Command) ([]byte, error) {
 	b[0] = commandVersion
 	b = append(b, body...)
 	binary.BigEndian.PutUint32(b[1:], checksum(b[0], body))
+	if _, err := Decode(b); err != nil {
+		return nil, fmt.Errorf("encode command: %w", err)
+	}
 	return b, nil
 }
 

@@ -161,6 +161,21 @@ func TestAFlippedBitIsNeverApplied(t *testing.T) {
 	}
 }
 
+// An entry that cannot be applied ends every coordinator for good.
+func TestNothingIsEncodedThatWouldNotBeDecoded(t *testing.T) {
+	for name, c := range map[string]*state.Command{
+		"nothing": {},
+		"two things": {Change: cluster.Change{
+			Delete: &cluster.Delete{Name: "x"}, Retire: &cluster.Retire{Node: ident.NodeID{1}},
+		}},
+		"founding and a change": {Found: &state.Found{Cluster: ident.ClusterID{1}}, Change: cluster.Change{Delete: &cluster.Delete{Name: "x"}}},
+	} {
+		if b, err := state.Encode(c); err == nil {
+			t.Errorf("%s was encoded: %q", name, b)
+		}
+	}
+}
+
 func TestANewerFormatIsRefused(t *testing.T) {
 	for _, b := range [][]byte{
 		with(3, []byte(`{"Delete":{"Name":"x"}}`)),
