@@ -103,18 +103,17 @@ func (f *fan) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		answer := buf
 		if bytes.HasPrefix(buf, subscribeOp) {
+			// First: who has the answer counts on what is published from then on.
+			if f.subscribe(k.conn) != nil {
+				return
+			}
 			answer = []byte(subscribed)
 		}
 		if c.Write(r.Context(), kind, answer) != nil {
 			return
 		}
-		switch {
-		case bytes.HasPrefix(buf, publishOp):
+		if bytes.HasPrefix(buf, publishOp) {
 			f.publish(buf)
-		case bytes.HasPrefix(buf, subscribeOp):
-			if f.subscribe(k.conn) != nil {
-				return
-			}
 		}
 	}
 }
