@@ -333,6 +333,7 @@ func TestTicketsAndOrigins(t *testing.T) {
 
 // TestTheEndOfAToken has a token of a few seconds on every transport.
 func TestTheEndOfAToken(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	g := startGuarded(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
