@@ -46,8 +46,10 @@ type node struct {
 
 	throughLinks func(*rpc.Dialer) // of tests
 
-	http         net.Listener // nil: this node has no gateway
-	coordinates  bool         // the coordinator's store was there at the start
+	start        start             // what it is doing
+	http         net.Listener      // nil: this node has no gateway
+	meanwhile    *gateway.Starting // answers on http until there is a gateway; nil as http
+	coordinates  bool              // the coordinator's store was there at the start
 	store        *storage.Store
 	renews       bool // the data folder is to be begun anew; of the registration alone
 	id           ident.NodeID
@@ -68,7 +70,7 @@ type node struct {
 func (n *node) steps() []run.Step {
 	return []run.Step{
 		// Bound first: a port that is taken is known before anything is opened.
-		{Name: "http listener", Start: n.listenHTTP, Stop: n.closeHTTP},
+		{Name: "http listener", Start: n.listenHTTP, Run: n.runHTTP, Stop: n.closeHTTP},
 		{Name: "coordinator's store", Start: n.checkCoordinator},
 		{Name: "space for a start", Start: n.freeReserve},
 		{Name: "storage", Start: n.openStorage, Run: n.runStorage, Deadline: storageDeadline},
@@ -113,6 +115,7 @@ func (n *node) listenHTTP(ctx context.Context) error {
 		return err
 	}
 	n.http = l
+	n.answerMeanwhile(l.(*net.TCPListener)) // tcp gives no other
 	n.announce("http", l.Addr().String())
 	return nil
 }
@@ -145,7 +148,11 @@ func (n *node) notReady() []error {
 		return reasons
 	}
 	if n.stopping.Load() {
-		return []error{fault.New(fault.Draining, "the node is stopping; go to another, or ask again once it has started")}
+		return []error{isStopping()}
 	}
 	return []error{fault.New(fault.Draining, "the node is starting; ask again in a moment")}
+}
+
+func isStopping() error {
+	return fault.New(fault.Draining, "the node is stopping; go to another, or ask again once it has started")
 }

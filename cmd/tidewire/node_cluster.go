@@ -153,6 +153,7 @@ func (n *node) openCoordinator(ctx context.Context) error {
 // opens then is for good, so a cluster that is only known from hearsay is waited for: it
 // may come back, or never have been meant for this node.
 func (n *node) settleFounding(ctx context.Context) (join bool, err error) {
+	n.start.awaits(n.foundingWaits)
 	for told := false; ; told = true {
 		d, err := n.membership.Settle(ctx, n.cfg.BootstrapExpect)
 		if err != nil || d.Do != membership.Join || n.clusterAnswers(ctx) {
@@ -215,6 +216,7 @@ func (n *node) runCoordinator(ctx context.Context) error {
 // findCluster returns once this node follows a cluster. One that founds it among
 // several waits for them: what it would take alone, its death would take with it.
 func (n *node) findCluster(ctx context.Context) error {
+	n.start.awaits(n.clusterWaits)
 	s := n.director.Snapshot()
 	for s.Cluster == (ident.ClusterID{}) {
 		next, err := n.director.Next(ctx, s.Index)
@@ -243,6 +245,9 @@ func (n *node) awaitFounders(ctx context.Context) error {
 	if n.coordinator == nil {
 		return nil
 	}
+	n.start.awaits(func() string {
+		return fmt.Sprintf("it waits until %d coordinators have a vote, and %d have one, %s", n.cfg.BootstrapExpect, len(n.coordinator.Status().Voters), n.seesCoordinators())
+	})
 	tick := time.NewTicker(founderTick)
 	defer tick.Stop()
 	for len(n.coordinator.Status().Voters) < n.cfg.BootstrapExpect {

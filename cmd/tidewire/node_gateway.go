@@ -101,7 +101,7 @@ func (n *node) openGateway(context.Context) error {
 	}
 	n.gateway = gateway.New(cfg)
 	n.rpc.Node(n.gateway.Backend())
-	return nil
+	return n.meanwhile.HandOver() // before the node says that it is ready
 }
 
 // about gives what the node says of itself to others, whether it has clients or not.

@@ -146,7 +146,7 @@ func serve(ctx context.Context, n *node, p process) error {
 	}
 	backoff := run.Backoff{Dir: n.cfg.Data, Logger: n.log}
 	life := run.Life{
-		Steps:  append([]run.Step{{Name: "restart back-off", Start: backoff.Wait}}, advised(n.steps(), n.cfg)...),
+		Steps:  append([]run.Step{{Name: "restart back-off", Start: backoff.Wait}}, n.start.told(advised(n.steps(), n.cfg))...),
 		Logger: n.log,
 		Ready: func(took time.Duration) {
 			n.ready.Store(true)

@@ -24,8 +24,28 @@ import (
 )
 
 // startNode serves in this process on ports that the system picks, until stop is
-// called. It returns the addresses of the listeners by name.
+// called. It returns the addresses of the listeners by name, once the node is ready.
 func startNode(t *testing.T, data string, args ...string) (listening map[string]string, stop func() error) {
+	t.Helper()
+	said, stop := beginNode(t, data, args...)
+	listening = map[string]string{}
+	for line, ok := said(); ok; line, ok = said() {
+		if strings.HasPrefix(line, "ready in ") {
+			return listening, stop
+		}
+		what, address, ok := strings.Cut(strings.TrimPrefix(line, "listening "), "=")
+		if !ok {
+			t.Errorf("a line that no script can read: %q", line)
+		}
+		listening[what] = address
+	}
+	t.Fatalf("the node ended before it was ready: %v", stop())
+	return nil, nil
+}
+
+// beginNode serves likewise, and waits for nothing. said gives the next line of its
+// standard output; false: it has ended.
+func beginNode(t *testing.T, data string, args ...string) (said func() (line string, ok bool), stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
@@ -48,20 +68,8 @@ func startNode(t *testing.T, data string, args ...string) (listening map[string]
 		}
 		return err
 	}
-	listening = map[string]string{}
 	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "ready in ") {
-			return listening, stop
-		}
-		what, address, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "listening "), "=")
-		if !ok {
-			t.Errorf("a line that no script can read: %q", lines.Text())
-		}
-		listening[what] = address
-	}
-	t.Fatalf("the node ended before it was ready: %v", stop())
-	return nil, nil
+	return func() (string, bool) { ok := lines.Scan(); return lines.Text(), ok }, stop
 }
 
 // cli runs a command against a node and returns its output and exit code.

@@ -10,7 +10,9 @@ import (
 )
 
 // healthz says that the process lives.
-func (a *API) healthz(w http.ResponseWriter, r *http.Request) error {
+func (a *API) healthz(w http.ResponseWriter, r *http.Request) error { return sendAlive(w, r) }
+
+func sendAlive(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
@@ -42,6 +44,11 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) error {
 		}
 		return sendJSON(w, http.StatusOK, l.Close())
 	}
+	return notReady(reasons)
+}
+
+// notReady is the problem of a node that cannot serve, with all the reasons.
+func notReady(reasons []error) error {
 	texts := make([]string, len(reasons))
 	for i, reason := range reasons {
 		texts[i] = fault.As(reason).Detail()

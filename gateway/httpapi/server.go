@@ -26,12 +26,14 @@ const (
 //
 // To drain: API.Drain and the drain of the streams first, then Server.Shutdown,
 // which waits for requests under way, then Server.Close at the deadline.
-func NewServer(a *API) *http.Server {
+func NewServer(a *API) *http.Server { return newServer(a, a.log) }
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           a,
+		Handler:           h,
 		Protocols:         &protocols,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
@@ -42,6 +44,6 @@ func NewServer(a *API) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     writeTimeout,
 		},
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

@@ -93,7 +93,7 @@ var table = [numKinds]row{
 	NoResponders:           {"no-responders", 503, true, "No responders", "No live group member serves this topic."},
 	DiskFull:               {"disk-full", 503, true, "Disk full", "The broker's disk has too little free space; nothing was kept. Free space or add disk: it heals by itself."},
 	CoordinatorUnavailable: {"coordinator-unavailable", 503, true, "Coordinator unavailable", "The coordinator has no leader; try again in a moment."},
-	Draining:               {"draining", 503, true, "Draining", "The node is shutting down; connect to another, or again in a moment."},
+	Draining:               {"draining", 503, true, "Draining", "The node starts, stops or is drained; connect to another, or again in a moment."},
 	UnknownOutcome:         {"unknown-outcome", 504, true, "Unknown outcome", "The record may have been kept, or not. Repeat it with the same sequence or Idempotency-Key to be sure."},
 	ReplyTimeout:           {"reply-timeout", 504, true, "Reply timeout", "No reply came before the deadline."},
 }

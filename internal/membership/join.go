@@ -177,6 +177,12 @@ func (m *Membership) Settle(ctx context.Context, expect int) (Decision, error) {
 	}
 }
 
+// Decision is what Settle makes of what is known at this moment.
+func (m *Membership) Decision(expect int) Decision {
+	me, seen := candidates(m.Self(), m.View())
+	return Founder(me, seen, expect)
+}
+
 // candidates are the coordinators of a view, and this node.
 func candidates(self Node, v *View) (me Candidate, seen []Candidate) {
 	as := func(n *Node) Candidate {
