@@ -1,13 +1,10 @@
 package state
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 
 	"github.com/google/uuid"
 
@@ -110,27 +107,13 @@ func Decode(b []byte) (*Command, error) {
 		return nil, fmt.Errorf("command format %d is not known to this version of tidewire, which knows up to %d", b[0], commandVersion)
 	}
 	c := Command{format: b[0]}
-	if err := strictJSON(b[5:], &c); err != nil {
+	if err := cluster.Strictly(b[5:], &c); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}
 	if n := c.count(); n != 1 {
 		return nil, fmt.Errorf("a command does exactly one thing, not %d", n)
 	}
 	return &c, nil
-}
-
-// strictJSON refuses fields it does not know: a newer version's field ignored
-// would make two nodes disagree on what a command did.
-func strictJSON(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there are bytes after the end")
-	}
-	return nil
 }
 
 func checksum(version byte, body []byte) uint32 {

@@ -119,7 +119,7 @@ func Restore(b []byte) (*Machine, error) {
 		return nil, fmt.Errorf("snapshot format %d is not known to this version of tidewire, which knows up to %d", version, snapshotVersion)
 	}
 	var i image
-	if err := strictJSON(body, &i); err != nil {
+	if err := cluster.Strictly(body, &i); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	if err := i.check(); err != nil {

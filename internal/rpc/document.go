@@ -10,7 +10,8 @@ import (
 )
 
 // documentFormat is the format of the JSON in documents. A member that is added
-// leaves it; one that means something else raises it.
+// leaves it; one that means something else raises it. Who reads an answer passes over
+// members that it does not know; a change with one is refused.
 const documentFormat = 1
 
 func document(v any) (*tidewirepb.Document, error) {
@@ -21,14 +22,23 @@ func document(v any) (*tidewirepb.Document, error) {
 	return &tidewirepb.Document{Format: documentFormat, Json: b}, nil
 }
 
-func openDocument(d *tidewirepb.Document, v any) error {
+func openDocument(d *tidewirepb.Document, v any) error { return openBy(json.Unmarshal, d, v) }
+
+// openChange reads a change whole or not at all: one of a newer version made in part
+// would be another change than was asked for.
+func openChange(d *tidewirepb.Document) (c cluster.Change, err error) {
+	err = openBy(cluster.Strictly, d, &c)
+	return c, err
+}
+
+func openBy(read func([]byte, any) error, d *tidewirepb.Document, v any) error {
 	switch {
 	case d == nil:
 		return fault.New(fault.Invalid, "a message lacks its document")
 	case d.Format != documentFormat:
 		return fault.New(fault.Invalid, "a document of format %d, this node reads %d: the nodes run versions that do not go together", d.Format, documentFormat)
 	}
-	if err := json.Unmarshal(d.Json, v); err != nil {
+	if err := read(d.Json, v); err != nil {
 		return fault.New(fault.Invalid, "decode %T: %w", v, err)
 	}
 	return nil

@@ -28,8 +28,8 @@ func (c coordinatorService) Propose(ctx context.Context, r *tidewirepb.ProposeRe
 	if err != nil {
 		return nil, refuse(fault.As(err))
 	}
-	var change cluster.Change
-	if err := openDocument(r.Change, &change); err != nil {
+	change, err := openChange(r.Change)
+	if err != nil {
 		return nil, refuse(fault.As(err))
 	}
 	answer, err := b.ServePropose(ctx, request, change)
