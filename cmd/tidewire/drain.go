@@ -23,7 +23,8 @@ func newDrain(p process) *cobra.Command {
 No write fails for it. The node stays in the cluster and follows on; it is drained
 until it is started again, or until --cancel.
 
-With --wait the command returns once the node leads nothing and has no clients.
+With --wait the command returns once the node leads nothing and has no clients; a
+start of the node meanwhile ends the drain, and the wait with exit 1.
 SIGTERM does all of that by itself before it stops a node.`,
 		Example: `  tidewire drain n2 --wait && ssh n2 sudo reboot
   tidewire drain n2 --cancel`,
@@ -75,7 +76,12 @@ func awaitDrain(ctx context.Context, r *remote, n client.Node, cancel bool, time
 	defer stop()
 	tick := time.NewTicker(betweenLooks)
 	defer tick.Stop()
+	began := false
 	for said := ""; !done(n, cancel); {
+		if began && n.State != "draining" && !cancel {
+			return n, &exitError{exitFailed, fmt.Errorf("%s is %s: it stopped or was started again, or somebody took the drain back, and so it is drained no longer", visible(n.Name), visible(n.State))}
+		}
+		began = began || n.State == "draining"
 		if now := drained(n, cancel); now != said {
 			fmt.Fprintln(r.err, visible(now))
 			said = now

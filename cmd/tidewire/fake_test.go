@@ -93,8 +93,11 @@ func newFake() *fake {
 		}}, "coordinator_leader": "crate", "feed_age": age})
 	})
 	mux.HandleFunc("GET /nodes/{node}", f.one(func(w http.ResponseWriter, r *http.Request) {
-		if f.takesLocked("node") == "break" {
+		switch f.takesLocked("node") {
+		case "break":
 			panic(http.ErrAbortHandler)
+		case "restart":
+			f.box.draining = false
 		}
 		answer(w, 200, f.box.describe())
 		f.box.leave()

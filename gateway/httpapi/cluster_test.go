@@ -24,6 +24,7 @@ type neighbours struct {
 	dismissed string
 	age       time.Duration // of the feed
 	suspects  []ident.NodeID
+	meanwhile func() // happens while the others are asked; nil: nothing
 }
 
 func (n *neighbours) Age() time.Duration { return n.age }
@@ -32,6 +33,9 @@ var nodeB, nodeC = ident.NodeID{0xb}, ident.NodeID{0xc}
 
 func (n *neighbours) Figures(ctx context.Context) map[ident.NodeID]census.Figures {
 	out := n.Census.Figures(ctx)
+	if n.meanwhile != nil {
+		n.meanwhile()
+	}
 	self := out[n.Self()]
 	self.CoordinatorLeader = nodeB
 	out[n.Self()] = self
@@ -157,6 +161,30 @@ func TestADrainByCall(t *testing.T) {
 	}
 	if d := n.want(http.StatusAccepted, "POST", "/nodes/node-b/drain", `{"cancel":true}`).json(t); d["state"] != "alive" {
 		t.Errorf("%v", d)
+	}
+}
+
+// A restart ends a drain: a node that starts again while it is asked is not shown as
+// drained beside what its new life says.
+func TestANodeIsShownInTheLifeThatAnswers(t *testing.T) {
+	for path, node := range map[string]func(map[string]any) map[string]any{
+		"/nodes/node-b": func(d map[string]any) map[string]any { return d },
+		"/nodes/":       func(d map[string]any) map[string]any { return d["nodes"].([]any)[1].(map[string]any) },
+	} {
+		n, others := newCluster(t)
+		state := func(to cluster.NodeState) {
+			n.memory.change(func(s *cluster.Snapshot) {
+				b := *s.Nodes[nodeB]
+				b.State = to
+				s.Nodes = maps.Clone(s.Nodes)
+				s.Nodes[nodeB] = &b
+			})
+		}
+		state(cluster.DrainingState)
+		others.meanwhile = func() { state(cluster.Alive) }
+		if b := node(n.want(http.StatusOK, "GET", path, "").json(t)); b["name"] != "node-b" || b["state"] != "alive" || b["uptime"] != "0s" {
+			t.Errorf("%s: %v", path, b)
+		}
 	}
 }
 

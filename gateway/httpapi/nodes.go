@@ -23,9 +23,9 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
-	all := make([]*cluster.Node, 0, len(snapshot.Nodes))
-	for _, n := range snapshot.Nodes {
+	v := a.nodeView(r.Context())
+	all := make([]*cluster.Node, 0, len(v.snapshot.Nodes))
+	for _, n := range v.snapshot.Nodes {
 		all = append(all, n)
 	}
 	slices.SortFunc(all, func(x, y *cluster.Node) int {
@@ -34,7 +34,6 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) error {
 		}
 		return strings.Compare(x.ID.String(), y.ID.String())
 	})
-	v := a.nodeView(r.Context(), snapshot)
 	b := []byte(`{"nodes":[`)
 	for i, n := range all {
 		if i > 0 {
@@ -52,12 +51,12 @@ func (a *API) describeNode(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
-	n, err := findNode(snapshot, param(r, "node"))
+	n, err := findNode(a.cfg.Topology.Snapshot(), param(r, "node"))
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, a.nodeView(r.Context(), snapshot).appendNode(nil, n))
+	v := a.nodeView(r.Context())
+	return sendJSON(w, http.StatusOK, v.appendNode(nil, v.latest(n)))
 }
 
 // drainNode is POST /nodes/{node}/drain.
@@ -87,11 +86,8 @@ func (a *API) drainNode(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.log.Info("draining a node by call", slices.Concat([]any{"node", n.Name, "cancel", cancel}, callerOf(access.Of(r.Context())))...)
-	snapshot := a.cfg.Topology.Snapshot()
-	if newer := snapshot.Nodes[n.ID]; newer != nil {
-		n = newer
-	}
-	return sendJSON(w, http.StatusAccepted, a.nodeView(r.Context(), snapshot).appendNode(nil, n))
+	v := a.nodeView(r.Context())
+	return sendJSON(w, http.StatusAccepted, v.appendNode(nil, v.latest(n)))
 }
 
 func findNode(s *cluster.Snapshot, name string) (*cluster.Node, error) {
@@ -116,6 +112,7 @@ func findNode(s *cluster.Snapshot, name string) (*cluster.Node, error) {
 // nodeView writes nodes: what the cluster holds of each, and what each that
 // answers says of itself.
 type nodeView struct {
+	snapshot *cluster.Snapshot
 	figures  map[ident.NodeID]census.Figures
 	leader   ident.NodeID // of the coordinators; zero: none known
 	suspects []ident.NodeID
@@ -126,9 +123,13 @@ type nodeView struct {
 	moves    map[ident.NodeID][]byte
 }
 
-func (a *API) nodeView(ctx context.Context, s *cluster.Snapshot) nodeView {
+func (a *API) nodeView(ctx context.Context) nodeView {
+	// First what the nodes say, which takes a while: one that has started again by then
+	// must not be shown in the state of the life before.
+	figures := a.cfg.Nodes.Figures(ctx)
+	s := a.cfg.Topology.Snapshot()
 	v := nodeView{
-		figures: a.cfg.Nodes.Figures(ctx), names: namesOf(s), age: max(0, a.cfg.Nodes.Age().Truncate(time.Millisecond)),
+		snapshot: s, figures: figures, names: namesOf(s), age: max(0, a.cfg.Nodes.Age().Truncate(time.Millisecond)),
 		led: map[ident.NodeID]int{}, followed: map[ident.NodeID]int{}, moves: map[ident.NodeID][]byte{},
 	}
 	self := v.figures[a.cfg.Nodes.Self()]
@@ -150,6 +151,14 @@ func (a *API) nodeView(ctx context.Context, s *cluster.Snapshot) nodeView {
 		}
 	}
 	return v
+}
+
+// latest is a node as the view has it; one that has gone meanwhile, as it was.
+func (v nodeView) latest(n *cluster.Node) *cluster.Node {
+	if now := v.snapshot.Nodes[n.ID]; now != nil {
+		return now
+	}
+	return n
 }
 
 func sortedTopics(s *cluster.Snapshot) []*cluster.Topic {
