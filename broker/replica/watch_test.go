@@ -24,6 +24,7 @@ type word struct {
 func (w *word) Push(f ident.NodeID, _ ident.Partition) {
 	w.said = append(w.said, "push "+string('0'+f[0]))
 }
+
 func (w *word) Tell(f ident.NodeID, _ ident.Partition) {
 	w.said = append(w.said, "tell "+string('0'+f[0]))
 }
