@@ -6,14 +6,15 @@ import (
 
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/rpc"
 )
 
 // callLimit bounds a call to another node that waits for nothing.
 const callLimit = 2 * time.Second
 
-// Read gives committed batches from an offset on. Where it gives none, the
-// leader had none.
+// Read gives committed batches from an offset on. Where it gives none, or nothing is
+// left behind them, the leader had no more.
 func (r *Router) Read(ctx context.Context, q rpc.Read) (rpc.ReadResult, error) {
 	return r.read(ctx, q, false)
 }
@@ -28,17 +29,44 @@ func (r *Router) read(ctx context.Context, q rpc.Read, tail bool) (rpc.ReadResul
 	if err != nil {
 		return rpc.ReadResult{}, err
 	}
+	own := rpc.ReadResult{}
 	if at.replica {
 		res, err := r.cfg.Local.Read(ctx, q)
-		switch {
-		case at.mine:
+		if at.mine {
 			return res, err
-		case err == nil && res.Bounds.Epoch == at.epoch && (tail || len(res.Batches) > 0):
-			return res, nil
+		}
+		if err == nil && res.Bounds.Epoch == at.epoch {
+			if tail || !reachesEnd(res) {
+				return res, nil
+			}
+			own = res
 		}
 		// A follower may be behind, damaged or silent; what it does not give the
 		// leader may have.
 	}
+	res, err := r.readLeader(ctx, at, q, tail)
+	if err != nil && len(own.Batches) > 0 {
+		return own, nil // better than nothing: these are committed
+	}
+	return res, err
+}
+
+// reachesEnd says whether a result goes up to the high watermark of who gave it, which
+// is not the partition's where a follower did, or some time ago.
+func reachesEnd(res rpc.ReadResult) bool {
+	for rest := res.Batches; len(rest) > 0; {
+		b, more, err := record.Cut(rest)
+		if err != nil {
+			break // who reads it says so
+		}
+		if rest = more; len(rest) == 0 {
+			return b.Header().Next() >= res.Bounds.HW
+		}
+	}
+	return true
+}
+
+func (r *Router) readLeader(ctx context.Context, at place, q rpc.Read, tail bool) (rpc.ReadResult, error) {
 	peer, err := r.peer(q.Partition, at)
 	if err != nil {
 		return rpc.ReadResult{}, err

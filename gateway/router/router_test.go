@@ -51,6 +51,7 @@ func TestAReplicaOfThisNodeIsReadFirst(t *testing.T) {
 		w.lead(a, 1, a, here)
 		r := w.run(t, true)
 		w.keep("k", a, here)
+		w.keep("k", a, here)
 		w.keep("k", a) // the follower does not know yet that this one is committed
 		mine, other := w.nodes[here], w.nodes[a]
 
@@ -67,10 +68,17 @@ func TestAReplicaOfThisNodeIsReadFirst(t *testing.T) {
 			return res
 		}
 		read("what the follower has", false, 0, true, 0)
-		read("its end, for a poll", false, 1, true, 1)
-		read("its end, for a feed", true, 1, false, 0)
-		read("above its end", true, 2, false, 1)
-		if got, err := r.Bounds(t.Context(), w.ref); err != nil || got.HW != 2 {
+		if res := read("the last that it has, for a poll", false, 1, true, 1); res.Bounds.HW != 3 {
+			t.Errorf("a poll ends at %d", res.Bounds.HW)
+		}
+		read("the last that it has, for a feed", true, 1, true, 0)
+		read("its end, for a poll", false, 2, true, 1)
+		read("its end, for a feed", true, 2, false, 0)
+		read("above its end", true, 3, false, 1)
+		other.gone.Store(true)
+		read("the last that it has, where the leader is gone", false, 1, true, 0)
+		other.gone.Store(false)
+		if got, err := r.Bounds(t.Context(), w.ref); err != nil || got.HW != 3 {
 			t.Errorf("bounds are the leader's: %+v, %v", got, err)
 		}
 		mine.Serve(w.ref, false)

@@ -202,7 +202,8 @@ func (r *Router) recall(at place, q rpc.Read, tail bool) (rpc.ReadResult, bool) 
 	switch {
 	case k == nil || k.at != at || time.Since(k.learned) > knownTime:
 	case k.from == q.Offset && len(k.result.Batches) > 0:
-		return rpc.ReadResult{Batches: first(k.result.Batches, q.MaxBytes), Bounds: k.result.Bounds}, true
+		res := rpc.ReadResult{Batches: first(k.result.Batches, q.MaxBytes), Bounds: k.result.Bounds}
+		return res, tail || !reachesEnd(res)
 	case tail && k.next == q.Offset && k.next == k.result.Bounds.HW:
 		return rpc.ReadResult{Bounds: k.result.Bounds}, true // Wait asks for what comes next
 	}
