@@ -98,9 +98,7 @@ func (n *node) live(ctx context.Context, life cluster.Life, unfit []ident.Partit
 
 // awaitLife returns once this node counts as alive.
 func (n *node) awaitLife(ctx context.Context) error {
-	n.start.awaits(func() string {
-		return "it registers with the leading coordinator and opens its logs, " + n.seesCoordinators()
-	})
+	n.start.awaits(func() string { return "it registers with the leading coordinator and opens its logs" })
 	select {
 	case <-n.registration.Registered():
 		return nil

@@ -92,7 +92,7 @@ func (n *node) foundingWaits() string {
 	if d.Do == membership.Join {
 		to = "join a cluster"
 	}
-	return fmt.Sprintf("it waits to %s: %s, %s", to, d.Why, n.seesCoordinators())
+	return fmt.Sprintf("it waits to %s: %s, %s; look which coordinators run, and whether an address of join leads to one", to, d.Why, n.seesCoordinators())
 }
 
 // clusterWaits says whom a node waits for that follows no cluster yet.
@@ -109,7 +109,7 @@ func (n *node) seesCoordinators() string {
 		}
 	}
 	if len(names) == 0 {
-		return "and sees no other coordinator: look which run, and whether an address of join leads to one"
+		return "and sees no other coordinator"
 	}
 	return "and sees " + strings.Join(names, ", ")
 }
