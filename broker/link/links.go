@@ -122,41 +122,44 @@ func (l *Links) Want(leaders map[ident.NodeID]bool) {
 	}
 }
 
+// downstream is the stream of a follower; nil: there is none.
+func (l *Links) downstream(follower ident.NodeID) *downstream {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.down[follower]
+}
+
+// upstream is the stream to a leader; nil: none is wanted.
+func (l *Links) upstream(leader ident.NodeID) *upstream {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.up[leader]
+}
+
 // Push is of replica.Outlet.
 func (l *Links) Push(follower ident.NodeID, p ident.Partition) {
-	l.mu.RLock()
-	d := l.down[follower]
-	l.mu.RUnlock()
-	if d != nil {
+	if d := l.downstream(follower); d != nil {
 		d.dirty.mark(p)
 	}
 }
 
 // Tell is of replica.Outlet.
 func (l *Links) Tell(follower ident.NodeID, p ident.Partition) {
-	l.mu.RLock()
-	d := l.down[follower]
-	l.mu.RUnlock()
-	if d != nil {
+	if d := l.downstream(follower); d != nil {
 		d.dirty.note(p)
 	}
 }
 
 // Say is of replica.Outlet.
 func (l *Links) Say(leader ident.NodeID, p ident.Partition) {
-	l.mu.RLock()
-	u := l.up[leader]
-	l.mu.RUnlock()
-	if u != nil {
+	if u := l.upstream(leader); u != nil {
 		u.dirty.mark(p)
 	}
 }
 
 // Heard is of replica.Outlet.
 func (l *Links) Heard(leader ident.NodeID) time.Time {
-	l.mu.RLock()
-	u := l.up[leader]
-	l.mu.RUnlock()
+	u := l.upstream(leader)
 	if u == nil {
 		return time.Time{}
 	}

@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -28,7 +29,7 @@ func (c *Census) Bounds(ctx context.Context, topics ...*cluster.Topic) map[ident
 	defer cancel()
 	out := map[ident.Partition]rpc.Bounds{}
 	for open := topics; ; {
-		if open = c.bounds(ctx, open, out); len(open) == 0 || !rest(ctx, boundsPause) {
+		if open = c.bounds(ctx, open, out); len(open) == 0 || !sleep.For(ctx, boundsPause) {
 			return out
 		}
 		latest := c.cfg.Topology.Snapshot()
@@ -99,16 +100,4 @@ func (c *Census) bounds(ctx context.Context, topics []*cluster.Topic, out map[id
 		}
 	}
 	return open
-}
-
-// rest lets time pass; false: ctx has ended.
-func rest(ctx context.Context, d time.Duration) bool {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

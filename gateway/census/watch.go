@@ -9,6 +9,7 @@ import (
 	"tidewire/gateway/alert"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/sleep"
 )
 
 const (
@@ -45,7 +46,7 @@ func reportOf(f Figures, now time.Time) report {
 func (c *Census) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		for c.look(ctx); rest(ctx, lookEvery); c.look(ctx) {
+		for c.look(ctx); sleep.For(ctx, lookEvery); c.look(ctx) {
 			continue
 		}
 		return nil
@@ -102,7 +103,7 @@ func (c *Census) watch(ctx context.Context) error {
 		began := time.Now()
 		s, due := c.evaluate(began)
 		index = s.Index
-		if !rest(ctx, max(leastPause, evaluatePart*time.Since(began))) {
+		if !sleep.For(ctx, max(leastPause, evaluatePart*time.Since(began))) {
 			return nil
 		}
 		wait := evaluateEvery
@@ -121,7 +122,7 @@ func (c *Census) watch(ctx context.Context) error {
 // changed waits until the cluster has changed, or for so long.
 func (c *Census) changed(ctx context.Context, index uint64, wait time.Duration) error {
 	if c.cfg.Changes == nil {
-		rest(ctx, wait)
+		sleep.For(ctx, wait)
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
