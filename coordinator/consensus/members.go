@@ -97,7 +97,9 @@ func (n *Node) Barrier(ctx context.Context) error {
 // Prove returns once a majority has confirmed that this node leads: at a moment after
 // the call, no other did.
 func (n *Node) Prove(ctx context.Context) error {
-	return n.commit(ctx, func() raft.Future { return n.raft.VerifyLeader() })
+	return n.trans.witness.prove(ctx, n.raft, n.id(), func(ctx context.Context) error {
+		return n.commit(ctx, func() raft.Future { return n.raft.VerifyLeader() })
+	})
 }
 
 // Leads tells whether this node leads, as it changes; only the latest is kept.

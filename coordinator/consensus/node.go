@@ -221,7 +221,7 @@ func (n *Node) run(lone bool, report Report) error {
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: n.stream, ServerAddressProvider: n.stream, MaxPool: 3, Timeout: transportTimeout, Logger: newBridge(n.cfg.Logger),
 		}),
-		raft: n.stream.raft.Load, store: n.store, done: n.closed,
+		raft: n.stream.raft.Load, store: n.store, witness: newWitness(), done: n.closed,
 	}
 	n.changes = make(chan bool, 16)
 	n.raft, err = raft.NewRaft(n.raftConfig(lone), &fsm{machine: n.cfg.Machine, fail: n.fail}, n.store, n.store,

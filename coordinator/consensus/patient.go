@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// patient mends three habits of raft's replication.
+// patient mends three habits of raft's replication, and lets the witness see its heartbeats.
 //
 // After a peer has been away, raft waits before it tries again, up to ten seconds:
 // a peer that is back counts for nothing meanwhile, and the next death costs the
@@ -24,9 +24,10 @@ import (
 // elect another leader.
 type patient struct {
 	*raft.NetworkTransport
-	raft  func() *raft.Raft
-	store *store
-	done  <-chan struct{} // closed when the node stops
+	raft    func() *raft.Raft
+	store   *store
+	witness *witness
+	done    <-chan struct{} // closed when the node stops
 }
 
 const (
@@ -46,7 +47,11 @@ func (p *patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 		if p.stalled() {
 			return errStalled
 		}
+		sent := p.witness.now()
 		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
+		if err == nil && resp.Success {
+			p.witness.agreed(id, sent, args.Term)
+		}
 		if err == nil || isHeartbeat(args) || !p.wait(id, args.Term) {
 			return err
 		}

@@ -49,7 +49,7 @@ func TestAPipelineThatIsNotReadHoldsUpNobodyForEver(t *testing.T) {
 				}
 			}
 		})
-		p := &patient{NetworkTransport: mine, store: newStore(nil, nil, nil), done: stop}
+		p := &patient{NetworkTransport: mine, store: newStore(nil, nil, nil), witness: newWitness(), done: stop}
 		line, err := p.AppendEntriesPipeline("peer", "peer")
 		if err != nil {
 			t.Fatal(err)
