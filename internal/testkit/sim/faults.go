@@ -416,7 +416,7 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 				continue
 			}
 			flips := w.ambush == "flip-joiner"
-			if flips && (w.set.Replicas == 1 || !w.flip(x, i)) {
+			if flips && !w.flip(x, i) {
 				continue
 			}
 			w.ambush = ""
@@ -456,7 +456,7 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 
 // flip damages a batch at rest, and says whether there was one.
 func (w *World) flip(b *broker, part int) bool {
-	if !b.p.up || b.replicas[part] == nil || !w.maySpare(b) {
+	if w.set.Replicas == 1 || !b.p.up || b.replicas[part] == nil || !w.maySpare(b) { // a lone copy may be on its way there
 		return false
 	}
 	l, s := b.replicas[part].log, b.disk.image.logs[part]

@@ -98,6 +98,11 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	}
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
+		if r := change.Register; r != nil && !w.brokerOf(r.Node.ID).lost && len(r.Unfit) == 0 && counted(p, r.Node.ID) && !counted(q, r.Node.ID) {
+			if n := before.Nodes[r.Node.ID]; n.Activated <= r.Last { // else it is of a life that is over
+				w.fail("stops-remove-nobody", "partition %d: %s stopped and is here again, and may not be elected: %s", i, w.brokerOf(r.Node.ID).name(), w.describe(i))
+			}
+		}
 		if p.Unclean != q.Unclean {
 			w.unclean(i, p, q, after, change)
 		}
