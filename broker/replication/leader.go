@@ -108,6 +108,12 @@ func (l *Leader) Took() record.Position { return l.took }
 // Settled says whether the high watermark is at least what any reader has seen.
 func (l *Leader) Settled() bool { return !l.hw.Before(l.took) }
 
+// Firm says whether a follower may be told what this leader's log is. After an unclean
+// election its log is what is committed from then on: who finds that both have the same
+// goes on with the high watermark that it had, and what lies below may be lost no more.
+// So what this leader took over with has to be on its disk first.
+func (l *Leader) Firm() bool { return l.view.Unclean == 0 || !l.durable.Before(l.took) }
+
 // HW is the end of what is committed.
 func (l *Leader) HW() record.Position { return l.hw }
 

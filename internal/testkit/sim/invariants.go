@@ -53,6 +53,9 @@ func (w *World) observe(b *broker, i int, h *held) {
 	load := h.replica.Load()
 	now := seen{load.Bounds.HW, h.replica.Committed(), load.Bounds.Epoch, load.Leads, load.Serves}
 	t := w.era(i, now.epoch)
+	if t.opens && h.seen.leads {
+		w.opens(t, b, h)
+	}
 	if now == h.seen && now.hw <= t.hw && !load.Damaged {
 		return
 	}
@@ -90,7 +93,7 @@ func (w *World) observe(b *broker, i int, h *held) {
 func (w *World) ledBy(t *truth, b *broker, e ident.Epoch, was seen) {
 	l, known := t.leaders[e]
 	if !known {
-		t.leaders[e] = lead{b, b.p.life}
+		t.leaders[e] = lead{b, b.p.life, b.replicas[t.part].log.EndPosition()}
 		w.note(b.name(), "leads partition %d in epoch %d", t.part, e)
 		w.remembers(b)
 	} else if l.b != b || l.life != b.p.life {

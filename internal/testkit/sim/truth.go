@@ -27,8 +27,9 @@ type truth struct {
 	moved     time.Duration   // when the leader changed last
 	taken     int             // takeovers
 	machine   *partition.Machine
-	folded    int // batches that it knows
-	grown     int // how often a leader that is cut off for good made the ISR larger
+	folded    int  // batches that it knows
+	grown     int  // how often a leader that is cut off for good made the ISR larger
+	opens     bool // an unclean election began it, and its leader has compared its log with nobody's
 }
 
 // epochHW is how far a leader epoch brought the high watermark.
@@ -41,6 +42,7 @@ type epochHW struct {
 type lead struct {
 	b    *broker
 	life int
+	took record.Position // where its log ended
 }
 
 func newTruth(part int) *truth {
@@ -101,7 +103,7 @@ func (w *World) era(part int, e ident.Epoch) *truth {
 // has of the former one, or of one before that, if nobody ever led in the former.
 func (t *truth) begins(e ident.Epoch, s *stored) *truth {
 	n := newTruth(t.part)
-	n.unclean, n.former, n.refused, n.moved, n.taken = e, t, t.refused, t.moved, t.taken
+	n.unclean, n.former, n.refused, n.moved, n.taken, n.opens = e, t, t.refused, t.moved, t.taken, true
 	var known []kept
 	for f := t; f != nil && s != nil; f = f.former {
 		if upto := f.holds(s); upto > len(known) {

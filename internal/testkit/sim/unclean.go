@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"sort"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -35,4 +36,17 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	w.note("council", "partition %d is led uncleanly by %s from %v on; committed were %v", i, b.name(), n.end(), t.end())
 	w.truth[i] = n
 	w.recheck = true
+}
+
+// opens takes in what a leader has that an unclean election chose, once all that it took over
+// with is on its disk: from then on others may find that they have the same, and take it
+// for committed.
+func (w *World) opens(t *truth, b *broker, h *held) {
+	l, s, disk := t.leaders[h.seen.epoch], h.log.s, b.disk.image.logs[t.part]
+	if l.b != b || disk == nil || disk.end().Before(l.took) {
+		return
+	}
+	t.opens = false
+	w.grow(t, b, s, sort.Search(len(s.kept), func(i int) bool { return l.took.Before(s.kept[i].after) }))
+	t.hw = max(t.hw, l.took.Offset)
 }
