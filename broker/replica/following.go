@@ -48,7 +48,9 @@ func (r *Replica) partLocked() {
 }
 
 func (r *Replica) ownLogLocked() replication.Log {
-	return replication.Log{Start: r.log.StartPosition(), End: r.log.EndPosition(), Last: r.log.LastEpoch(), HW: r.hw}
+	end := r.log.EndPosition()
+	ahead := end.Offset < r.machine.End() && r.begun < r.view.Unclean
+	return replication.Log{Start: r.log.StartPosition(), End: end, Last: r.log.LastEpoch(), HW: r.hw, Ahead: ahead}
 }
 
 // Say fetches what the leader is to hear: where the log ends, or what is on the disk.
@@ -121,37 +123,31 @@ func (r *Replica) cut(turn replication.Turn, d rpc.Divergence, rules partition.R
 		r.cfg.Logger.Info("a replica lies behind all that its leader keeps; it begins anew", "topic", r.cfg.Topic, "partition", r.ref.Index, "offset", d.Start)
 		err = r.log.Restart(turn.To, d.Producers, max(d.Start, d.ProducersAt))
 	case replication.Empty:
-		r.cfg.Logger.Warn("a replica drops all it has: after an unclean election its leader has nothing of what it begins with", "topic", r.cfg.Topic, "partition", r.ref.Index, "epoch", d.Epoch)
+		r.cfg.Logger.Warn("a replica drops all it has: an unclean election has undone what it begins with", "topic", r.cfg.Topic, "partition", r.ref.Index, "epoch", d.Epoch)
 		err = r.log.Restart(turn.To, nil, turn.To.Offset)
 	default:
 		err = r.log.TruncateTo(turn.To)
 	}
-	machine := r.machine
+	var machine *partition.Machine
 	if err == nil {
 		machine, err = r.cfg.Rebuild(rules)
 	}
 	r.mu.Lock()
 	defer r.unlock()
-	r.cutting = false
-	if err != nil {
-		// What cannot be cut is not the leader's log: it takes nothing more.
-		r.halted = err
-		r.deferred = nil
-		return err
+	if err == nil {
+		r.disk = r.log.DurablePosition()
+		r.own = r.disk
+		if turn.Step == replication.Anew {
+			r.begun = d.Epoch
+		}
+		if turn.Step != replication.Cut || turn.To.Offset < r.hw { // lower only after an unclean election
+			r.hw = turn.To.Offset
+		}
+		r.asked = time.Time{}
+		r.news.say = true
 	}
-	r.machine = machine
-	r.disk = r.log.DurablePosition()
-	r.own = r.disk
-	if turn.Step != replication.Cut || turn.To.Offset < r.hw { // lower only after an unclean election
-		r.hw = turn.To.Offset
-	}
-	r.asked = time.Time{}
-	r.news.say = true
-	if o := r.deferred; o != nil {
-		r.deferred = nil
-		r.orderLocked(o.View)
-	}
-	return nil
+	r.remadeLocked(machine, err)
+	return err
 }
 
 // Refused takes in that the other end does not lead in an epoch (yet).

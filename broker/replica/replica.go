@@ -53,6 +53,9 @@ type Log interface {
 	// Restart drops everything: the log begins at start, which lies behind the voids
 	// that went with what was before it, with the producer state as of at.
 	Restart(start record.Position, producers []byte, at ident.Offset) error
+	// Forget drops that state where the log has not grown past it. It does not wait for
+	// the disk.
+	Forget() error
 	// SetStart moves the log start up, at most to its end; hw is what is committed.
 	SetStart(start, hw ident.Offset) error
 	// Committed is how far the log was told to be committed, by Retain and SetStart, as
@@ -125,7 +128,8 @@ type Replica struct {
 	disk     record.Position // the end of what is on this node's disk
 	own      record.Position // and of what counts as kept here: the same, or what is written where no more was asked for
 	cuts     int             // of the log, so far: news of appends before a cut say nothing of written
-	cutting  bool            // a cut is under way
+	cutting  bool            // a cut is under way, or the machine is made anew
+	begun    ident.Epoch     // in which the log was begun anew with what its leader knew of producers; 0: in a former life
 	deferred *Orders         // came meanwhile
 	asked    time.Time       // when the leader was told where the log ends; zero: it is to be told
 	told     record.Position // what the leader was last told to be kept here
@@ -159,14 +163,56 @@ func (r *Replica) Partition() ident.Partition { return r.ref }
 // nothing but the topic's settings.
 func (r *Replica) Order(o Orders) {
 	r.mu.Lock()
-	defer r.unlock()
 	r.durability = o.Settings.Durability
 	r.rules = partition.Rules{Range: o.Range, MaxMessageBytes: o.Settings.MaxMessageBytes, IdempotencyWindow: o.Settings.IdempotencyWindow}
 	switch {
 	case r.stopped != nil:
 	case r.cutting:
 		r.deferred = &o
+	case o.View.Leader == r.cfg.Self && o.View.Newer(&r.view) && r.halted == nil && r.log.EndPosition().Offset < r.machine.End():
+		r.cutting, r.deferred = true, &o
+		rules := r.rules
+		r.unlock()
+		r.forget(rules)
+		return
 	default:
+		r.orderLocked(o.View)
+	}
+	r.unlock()
+}
+
+// forget makes a replica fit to lead whose machine is as of a place that its log has not
+// reached: it had only begun anew when an unclean election chose it. What the machine knows
+// is of records that are lost then.
+func (r *Replica) forget(rules partition.Rules) {
+	r.cfg.Logger.Warn("an unclean election chose a replica that was still catching up: what it was told of producers is forgotten",
+		"topic", r.cfg.Topic, "partition", r.ref.Index, "offset", r.log.EndPosition().Offset)
+	err := r.log.Forget()
+	var machine *partition.Machine
+	if err == nil {
+		machine, err = r.cfg.Rebuild(rules)
+	}
+	if err != nil {
+		r.cfg.Logger.Error("a replica stops: it cannot forget what its log does not say", "topic", r.cfg.Topic, "partition", r.ref.Index, "err", err)
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	r.remadeLocked(machine, err)
+}
+
+// remadeLocked goes on after the log was cut, or could not be, with the machine that it
+// says now.
+func (r *Replica) remadeLocked(machine *partition.Machine, err error) {
+	r.cutting = false
+	o := r.deferred
+	r.deferred = nil
+	if err != nil {
+		// What cannot be cut is not the leader's log: it takes nothing more.
+		r.halted = err
+		return
+	}
+	r.machine = machine
+	if o != nil {
 		r.orderLocked(o.View)
 	}
 }
@@ -187,7 +233,7 @@ func (r *Replica) orderLocked(v replication.View) {
 	case v.Leader == r.cfg.Self && (newEpoch || r.leader == nil):
 		r.stepDownLocked()
 		r.follower = nil
-		r.readyLocked()
+		r.machine.NotBefore(r.log.LastTimestamp()) // what is remembered does not say the time where it is nothing
 		r.leader = replication.Lead(r.cfg.Self, v, r.log.EndPosition(), r.own, r.hw, r.cfg.Lag, now)
 		r.settleLocked()
 		r.wakeLocked()
@@ -208,19 +254,6 @@ func (r *Replica) orderLocked(v replication.View) {
 			r.news.say = true
 		}
 	}
-}
-
-// readyLocked makes the machine what a leader appends by: one that goes on where the log
-// ends, at no earlier time. What is remembered does not say the time where it is nothing.
-// And it may be as of a place that the log has not reached: an unclean election may choose
-// a replica that has only begun anew. What it knows is of records that are lost then.
-func (r *Replica) readyLocked() {
-	if end := r.log.EndPosition().Offset; end < r.machine.End() {
-		r.cfg.Logger.Warn("an unclean election chose a replica that was still catching up: what is known of producers is forgotten",
-			"topic", r.cfg.Topic, "partition", r.ref.Index, "offset", end, "known_to", r.machine.End())
-		r.machine = partition.New(end)
-	}
-	r.machine.NotBefore(r.log.LastTimestamp())
 }
 
 // stepDownLocked ends a leadership. What is not committed may be, under the next

@@ -1,8 +1,12 @@
 package replica
 
 import (
+	"log/slog"
+	"slices"
 	"testing"
+	"time"
 
+	"tidewire/broker/partition"
 	"tidewire/broker/replication"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -41,5 +45,93 @@ func TestAnUncleanLeaderSaysWhatIsCommittedOnceThatIsOnItsDisk(t *testing.T) {
 				t.Fatal("it is on the disk, and the follower is refused")
 			}
 		})
+	}
+}
+
+// ahead is a log that was begun with the producers as of a place that it has not reached.
+type ahead struct {
+	disk
+	did   []string
+	knows ident.Offset
+}
+
+func (a *ahead) Forget() error {
+	a.did = append(a.did, "forget")
+	a.knows = a.end.Offset
+	return nil
+}
+
+func (a *ahead) Restart(start record.Position, _ []byte, at ident.Offset) error {
+	a.did = append(a.did, "restart")
+	a.end, a.durable, a.knows = start, start, at
+	return nil
+}
+
+func (a *ahead) rebuild(partition.Rules) (*partition.Machine, error) {
+	a.did = append(a.did, "rebuild")
+	return partition.New(max(a.knows, a.end.Offset)), nil
+}
+
+func (a *ahead) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(a.did, want) {
+		t.Fatalf("it did %q, not %q", a.did, want)
+	}
+	a.did = nil
+}
+
+func behind9(a *ahead) *Replica {
+	a.end, a.durable, a.knows = record.At(5), record.At(5), 9
+	return New(Config{
+		Partition: ref, Topic: "orders", Self: self, Log: a, Machine: partition.New(9), Rebuild: a.rebuild, Outlet: alone{}, Lag: time.Second, Now: time.Now,
+		Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// A replica that was catching up may be all there is. What it was told of producers is of
+// records that it never had: it forgets that before it leads, in its log as well, so that
+// no restart brings it back.
+func TestWhoWasCatchingUpForgetsItsProducersBeforeItLeads(t *testing.T) {
+	a := &ahead{}
+	r := behind9(a)
+	lead := replication.View{Epoch: 4, Version: 2, Leader: self, Replicas: []ident.NodeID{self}, ISR: []ident.NodeID{self}, MinInsync: 1, Unclean: 4}
+	rules := cluster.Settings{MaxMessageBytes: 1000, IdempotencyWindow: time.Minute}
+	r.Order(Orders{View: lead, Range: ident.FullRange, Settings: rules})
+	a.expect(t, "forget", "rebuild")
+	var got answers
+	got.append(r, "first", rpc.AcksAll, one(0))
+	a.sync(nil)
+	got.expect(t, "first: offset 5")
+	lead.Version++
+	r.Order(Orders{View: lead, Range: ident.FullRange, Settings: rules})
+	a.expect(t)
+}
+
+// A follower that was catching up as an unclean election came begins anew with the new
+// leader, whose producers are others. With what that one tells it then it goes on.
+func TestWhoWasCatchingUpBeginsAnewAfterAnUncleanElection(t *testing.T) {
+	a := &ahead{}
+	r := behind9(a)
+	leader := ident.NodeID{2}
+	r.Order(Orders{View: replication.View{Epoch: 4, Version: 2, Leader: leader, Replicas: []ident.NodeID{self, leader}, ISR: []ident.NodeID{leader}, MinInsync: 1, Unclean: 3}})
+	answered := func(d rpc.Divergence) {
+		t.Helper()
+		s, _ := r.Say(leader)
+		if s == nil {
+			t.Fatal("it does not say where it stands")
+		}
+		d.Partition, d.Epoch, d.Of, d.OfLast = ref, 4, s.End, s.Last
+		if err := r.Diverged(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered(rpc.Divergence{Agreed: true})
+	a.expect(t, "restart", "rebuild")
+	answered(rpc.Divergence{Start: 7, End: record.At(7), ProducersAt: 9, Producers: []byte{}})
+	a.expect(t, "restart", "rebuild")
+	answered(rpc.Divergence{Agreed: true, Start: 7})
+	a.expect(t)
+	if _, h := r.Say(leader); h == nil {
+		t.Fatal("both agree, and it does not say what it has")
 	}
 }

@@ -51,6 +51,9 @@ type Log struct {
 	End   record.Position
 	Last  ident.Epoch // of its last batch; 0: it has none
 	HW    ident.Offset
+	// Ahead: what is known of producers is as of a place behind End, and an unclean
+	// election came after that was said. It may be of records that are lost.
+	Ahead bool
 }
 
 // Step is what a follower does next.
@@ -66,7 +69,7 @@ const (
 	// Anew: drop everything and begin at the leader's log start.
 	Anew
 	// Empty: drop everything and begin at offset 0. An unclean election made somebody
-	// lead whose log ends below where this one starts.
+	// lead whose log ends below where this one starts, or undid what it was begun with.
 	Empty
 	// Halt: what the leader says would undo what is committed. Nothing may be done
 	// before somebody has looked at it.
@@ -87,6 +90,10 @@ var ErrCommitted = errors.New("the leader's log parts from this one below the hi
 func (f *Follower) Answer(d *rpc.Divergence, own Log, h History) Turn {
 	if d.Epoch != f.view.Epoch || d.Of != own.End || d.OfLast != own.Last {
 		return Turn{} // of an epoch that is over, or a second answer to what was true before a cut
+	}
+	if own.Ahead {
+		f.agreed = false
+		return Turn{Step: Empty}
 	}
 	f.start = max(f.start, d.Start)
 	f.agreed = d.Agreed

@@ -191,6 +191,19 @@ func TestAnUncleanEpochMayUndo(t *testing.T) {
 	}
 }
 
+// What a log was begun with may be of records that an unclean election has undone, whatever
+// the log itself is.
+func TestWhatWasBegunWithLostRecordsIsDropped(t *testing.T) {
+	for _, agreed := range []bool{true, false} {
+		f := FollowView(View{Epoch: 4, Version: 1, Unclean: 4})
+		own := Log{Start: record.At(3), End: record.At(5), Last: 2, HW: 3, Ahead: true}
+		d := rpc.Divergence{Epoch: 4, Agreed: agreed, Of: own.End, OfLast: own.Last, Last: 2, End: record.At(4)}
+		if turn := f.Answer(&d, own, recordsOf(3, 2, 2)); turn.Step != Empty || turn.To != record.At(0) || f.Agreed() {
+			t.Errorf("agreed %v: %+v", agreed, turn)
+		}
+	}
+}
+
 // A log that begins behind where the new leader's ends has nothing that could be compared.
 func TestWhatBeginsBehindAnUncleanLeadersEndIsDropped(t *testing.T) {
 	follower := recordsOf(7, 2, 2)

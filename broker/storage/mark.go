@@ -15,7 +15,8 @@ import (
 //
 //	batch       the batch as it is
 //	truncate    partition, offset to cut at, what it does to the segments, then voids and
-//	            epoch of what is left; an older format ended before those
+//	            epoch of what is left; an older format ended before those. With that a
+//	            producer state goes which is as of a place behind what is left
 //	log start   partition, new start, producer snapshot refs, then voids at the start
 //	            that are gone, then what is committed; older formats ended before those
 //	delete      partition

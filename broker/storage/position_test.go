@@ -199,7 +199,7 @@ func TestReplicasLogsEqualAModel(t *testing.T) {
 		}
 	}
 	if to-from >= 100 {
-		for _, state := range []string{"truncation in the tail", "truncation in segments", "truncation in voids", "retention", "start in voids", "start moved", "restart", "caught up", "power cut", "kill", "two models"} {
+		for _, state := range []string{"truncation in the tail", "truncation in segments", "truncation in voids", "retention", "start in voids", "start moved", "restart", "forgotten", "caught up", "power cut", "kill", "two models"} {
 			if _, ok := reached.Load(state); !ok {
 				t.Errorf("no seed reached the state %q", state)
 			}
@@ -344,8 +344,28 @@ func (g *replicaWorld) step(l *Log) error {
 		return g.setStart(l)
 	case k < 90:
 		return g.restart(l)
+	case k < 92:
+		return g.forget(l)
 	default:
 		return g.truncate(l)
+	}
+	return nil
+}
+
+func (g *replicaWorld) forget(l *Log) error {
+	m := g.now()
+	if m.at <= m.end().Offset {
+		return nil
+	}
+	g.saw("forgotten")
+	forgotten := m
+	forgotten.at = 0
+	g.is(forgotten, m) // it may not be on the disk before the power fails
+	if err := l.Forget(); err != nil {
+		return err
+	}
+	if at, state := l.Recovered(); at != l.Start() || len(state) > 0 {
+		return fmt.Errorf("%q as of %d was to be forgotten; the log starts at %d", state, at, l.Start())
 	}
 	return nil
 }
@@ -407,7 +427,7 @@ func (g *replicaWorld) truncate(l *Log) error {
 	}
 	g.mu.Lock()
 	cut := g.allowed[0].cut(to)
-	if m.end().Offset >= m.at { // that producer state is one like any other by now
+	if m.end().Offset >= m.at || len(cut.batches) < len(m.batches) { // it is one like any other by now, or lost
 		cut.at = 0
 	}
 	g.allowed = append(g.allowed[:1:1], cut)

@@ -181,9 +181,9 @@ func lastOf(tail []*item) *item {
 
 // settle corrects what depends on the end of a log after it was cut.
 func (s *state) settle(c segmentCut, last *item) {
-	if s.next >= s.ahead { // that producer state was one like any other by now
-		s.ahead = 0
-	}
+	// A producer state that the log was begun with is one like any other by now, or it is
+	// of records that an unclean election has undone: what is committed is not cut.
+	s.ahead = 0
 	if last != nil {
 		s.setNext(last.after())
 		s.lastMs = last.head.Timestamp

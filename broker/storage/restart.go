@@ -77,6 +77,31 @@ func (l *Log) Restart(start record.Position, producers []byte, at ident.Offset) 
 	return nil
 }
 
+// Forget drops the producer state of a log that was begun with it and has not grown past
+// it: an unclean election has made what the log holds all there is, and that state is of
+// records which are lost. It does not wait for the disk; whatever is appended after it is
+// durable after it.
+func (l *Log) Forget() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ahead <= l.next {
+		return nil
+	}
+	if err := l.refusalLocked("forget", false); err != nil {
+		return err
+	}
+	// As a cut of nothing that the log holds: that state lies behind it.
+	cut := segmentCut{end: l.flushedPos(), base: uncut}
+	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: encodeTruncate(l.part, l.nextPos(), cut)}); err != nil {
+		return err
+	}
+	l.ahead = 0
+	l.cutSnaps()
+	l.cuts++
+	l.changes++
+	return nil
+}
+
 // begin makes the state that of a log which begins at a place, with a producer
 // state. That comes from a leader, and is of what is committed.
 func (s *state) begin(start record.Position, ref snapshotRef) {

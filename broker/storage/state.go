@@ -169,14 +169,20 @@ func (s *state) cutEpochs(last ident.Epoch) {
 	}
 }
 
-// cutSnaps forgets snapshots of more than what is left.
+// cutSnaps forgets snapshots of more than what is left. Where none is, which only an
+// unclean election brings about, nothing is known of who produced below the start: that is
+// said as well, or nobody could begin where this log does.
 func (s *state) cutSnaps() {
-	s.committed = min(s.committed, max(s.next, s.ahead))
+	s.committed = min(s.committed, s.next)
 	keep := s.snaps[:0:0]
 	for _, r := range s.snaps {
-		if r.at <= s.next || r.at == s.ahead {
+		if r.at <= s.next {
 			keep = append(keep, r)
 		}
+	}
+	if len(keep) == 0 && s.start > 0 {
+		keep = append(keep, snapshotRef{at: s.start})
+		s.committed = max(s.committed, s.start)
 	}
 	s.snaps = keep
 }

@@ -46,7 +46,7 @@ func (w *World) restarts(b *broker, i int, start ident.Offset) {
 	w.reached.hit("log begun anew at the leader's start")
 	w.note(b.name(), "begins partition %d anew at %d", i, start)
 	t, s := w.truth[i], b.replicas[i].log.s
-	if n := t.holds(s); n > s.first && t.batches[n-1].after.Offset > start {
+	if n := t.holds(s); n > s.first && t.batches[n-1].after.Offset > start && counted(w.council.partition(i), b.id) {
 		w.fail("committed-stays", "%s, partition %d: begins anew at %d and drops %v to %v, committed up to %v: %s", b.name(), i, start, s.start, s.end(), t.batches[n-1].after, w.describe(i))
 	}
 }

@@ -162,9 +162,6 @@ func (w *World) remembers(b *broker) {
 			continue
 		}
 		t := w.era(i, h.seen.epoch)
-		if t.unclean > 0 && h.log.s.ahead > 0 {
-			continue // it may have been chosen before it had reached what it knew of producers
-		}
 		at, state := h.replica.Snapshot()
 		if at != h.log.EndPosition().Offset {
 			continue // a cut is under way, or it begins ahead of its log

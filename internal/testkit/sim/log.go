@@ -268,7 +268,31 @@ func (s *stored) cut(p record.Position) {
 	if s.bad >= n {
 		s.bad = -1
 	}
-	s.snaps = slices.DeleteFunc(slices.Clone(s.snaps), func(k snap) bool { return k.at > s.end().Offset && k.at != s.ahead })
+	s.forget()
+}
+
+// Forget is of replica.Log.
+func (l *log) Forget() error {
+	if l.dead() {
+		return errors.New("the process is gone")
+	}
+	l.w.reached.hit("producers of lost records forgotten")
+	l.s.forget()
+	part := l.part
+	l.d.queue(&op{part: part, do: func(f *folder) { f.logs[part].forget() }})
+	return nil
+}
+
+// forget drops the producer states of more than the log holds; where none is left, nothing
+// is known of what was before its start.
+func (s *stored) forget() {
+	end := s.end().Offset
+	s.ahead, s.committed = 0, min(s.committed, end)
+	s.snaps = slices.DeleteFunc(slices.Clone(s.snaps), func(k snap) bool { return k.at > end })
+	if len(s.snaps) == 0 && s.start.Offset > 0 {
+		s.snaps = []snap{{at: s.start.Offset}}
+		s.committed = max(s.committed, s.start.Offset)
+	}
 }
 
 // Restart is of replica.Log.
