@@ -470,7 +470,8 @@ func (w *World) flip(b *broker, part int) bool {
 }
 
 // maySpare says whether the cluster can be expected to go on if a broker loses what it
-// has: somebody else who is well may be elected in each of its partitions.
+// has: somebody else who is well may be elected in each of its partitions, and does not
+// leave it as soon as the broker is in sync.
 func (w *World) maySpare(b *broker) bool {
 	for i := range w.truth {
 		p := w.council.partition(i)
@@ -481,7 +482,7 @@ func (w *World) maySpare(b *broker) bool {
 		well := 0
 		for _, n := range electable {
 			o := w.brokerOf(n)
-			if o != b && !o.lost && o.p.runs() && w.council.now().Nodes[n].Serves() && !o.harmed(i) {
+			if o != b && !slices.Contains(p.Removing, n) && !o.lost && o.p.runs() && w.council.now().Nodes[n].Serves() && !o.harmed(i) {
 				well++
 			}
 		}

@@ -261,7 +261,8 @@ func (w *World) leadsAny(b *broker) bool {
 }
 
 // dispensable says whether the others can go on without a broker, whatever becomes of
-// it: all of them are well, and somebody who runs can be elected.
+// it: all of them are well, and somebody who runs can be elected, and still can when the
+// coordinator has heard all that the broker has said.
 func (w *World) dispensable(b *broker) bool {
 	for i := range w.truth {
 		p := w.council.partition(i)
@@ -280,6 +281,13 @@ func (w *World) dispensable(b *broker) bool {
 		}
 		if well == 0 || len(p.Replicas)-1 < w.set.MinInsync {
 			return false
+		}
+		if p.Leader == b.id {
+			if r := b.replica(ref(i)); r == nil {
+				return false
+			} else if _, _, _, open := r.Proposal(); open {
+				return false
+			}
 		}
 	}
 	return true
