@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,11 +119,34 @@ type request struct {
 	query  url.Values
 	header http.Header
 	body   []byte
+	// silence is how long nothing of the answer may come before it is given up;
+	// answerSilence if not given.
+	silence time.Duration
 }
 
 // do sends a request and returns the answer if its status is below 300; the
 // caller closes its body. Everything else is an *Unreachable or a *Problem.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	ctx, quiet := listen(ctx, cmp.Or(r.silence, answerSilence))
+	req, err := c.request(ctx, r)
+	if err != nil {
+		quiet.stop()
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		quiet.stop()
+		return nil, c.broken(quiet.cause(err))
+	}
+	resp.Body = body{resp.Body, quiet}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, readProblem(resp)
+}
+
+func (c *Client) request(ctx context.Context, r request) (*http.Request, error) {
 	u := c.base.String() + r.path
 	if len(r.query) > 0 {
 		u += "?" + r.query.Encode()
@@ -141,15 +165,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.broken(err)
-	}
-	if resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	return nil, readProblem(resp)
+	return req, nil
 }
 
 func (c *Client) broken(err error) error {

@@ -24,10 +24,8 @@ type Event struct {
 
 // Stream is an open stream of events. One goroutine reads it.
 type Stream struct {
-	body   io.ReadCloser
-	cancel context.CancelFunc
-	parse  parser
-	idle   *time.Timer
+	body  io.ReadCloser
+	parse parser
 }
 
 // maxSilence ends a stream that says nothing: the server comments every 15 s,
@@ -36,31 +34,15 @@ const maxSilence = 45 * time.Second
 
 // Events opens a topic's stream. With lastID it goes on after that event.
 func (c *Client) Events(ctx context.Context, topic string, query url.Values, lastID string) (*Stream, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	h := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
 	if lastID != "" {
 		h.Set("Last-Event-ID", lastID)
 	}
-	// The answer's head may be as late as any other byte.
-	idle := time.AfterFunc(maxSilence, cancel)
-	resp, err := c.do(ctx, request{method: http.MethodGet, path: topicPath(topic, "/events"), query: query, header: h})
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: topicPath(topic, "/events"), query: query, header: h, silence: maxSilence})
 	if err != nil {
-		idle.Stop()
-		cancel()
 		return nil, err
 	}
-	s := &Stream{body: resp.Body, cancel: cancel, idle: idle}
-	s.parse = parser{r: bufio.NewReaderSize(s, 64<<10), lastID: lastID}
-	return s, nil
-}
-
-// Read hands bytes to the parser and notices silence.
-func (s *Stream) Read(p []byte) (int, error) {
-	n, err := s.body.Read(p)
-	if n > 0 {
-		s.idle.Reset(maxSilence)
-	}
-	return n, err
+	return &Stream{body: resp.Body, parse: parser{r: bufio.NewReaderSize(resp.Body, 64<<10), lastID: lastID}}, nil
 }
 
 // Next returns the next event. Its error means that the stream has ended.
@@ -74,8 +56,6 @@ func (s *Stream) Retry() time.Duration { return s.parse.retry }
 
 // Close ends the stream; it may be called while Next waits.
 func (s *Stream) Close() {
-	s.idle.Stop()
-	s.cancel()
 	s.body.Close()
 }
 
