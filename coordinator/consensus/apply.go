@@ -126,14 +126,23 @@ func outcome(err error) Outcome {
 
 // room refuses while the disk holds no more than raft's own reserve.
 func (n *Node) room() error {
-	var s unix.Statfs_t
-	if err := unix.Statfs(n.cfg.Dir, &s); err != nil {
-		return fmt.Errorf("free space of %s: %w", n.cfg.Dir, err)
+	free, err := n.free()
+	if err != nil {
+		return err
 	}
-	if free := uint64(s.Bavail) * uint64(s.Bsize); free < reserveBytes {
+	if free < reserveBytes {
 		return fmt.Errorf("%w: %d bytes are left", errFull, free)
 	}
 	return nil
+}
+
+// free is what the disk has left.
+func (n *Node) free() (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(n.cfg.Dir, &s); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", n.cfg.Dir, err)
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil
 }
 
 // Status is where the node stands.

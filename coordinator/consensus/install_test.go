@@ -8,8 +8,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
 
 	"tidewire/internal/ident"
 )
@@ -148,14 +150,22 @@ func TestNoSpaceAfterACutEndsTheNode(t *testing.T) {
 // fullDisk takes nothing when told.
 type fullDisk struct {
 	backing
-	mu   sync.Mutex
-	full bool
+	mu      sync.Mutex
+	full    bool
+	refused int
+}
+
+func (d *fullDisk) set(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
 }
 
 func (d *fullDisk) StoreLogs(l []*raft.Log) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full {
+		d.refused++
 		return pathError(syscall.ENOSPC)
 	}
 	return d.backing.StoreLogs(l)
@@ -171,12 +181,7 @@ func TestALeaderWhoseDiskIsFullRefusesAndAnotherLeads(t *testing.T) {
 		g.join(first, g.start(ident.NodeID{i}, t.TempDir(), nil))
 	}
 	say(t, first.Node, 0, 2)
-	set := func(full bool) {
-		tight.mu.Lock()
-		defer tight.mu.Unlock()
-		tight.full = full
-	}
-	set(true)
+	tight.set(true)
 	var e *ApplyError
 	if _, err := first.Apply(t.Context(), Command{Bytes: []byte("say no room")}); !errors.As(err, &e) || e.Outcome != NoSpace {
 		t.Fatal(err)
@@ -184,11 +189,61 @@ func TestALeaderWhoseDiskIsFullRefusesAndAnotherLeads(t *testing.T) {
 	delete(g.all, first.cfg.ID)
 	next := g.leader()
 	say(t, next.Node, 2, 4)
-	set(false)
+	tight.set(false)
 	g.all[first.cfg.ID] = first
 	g.same(next.tape.text())
 	if strings.Contains(next.tape.text(), "no room") {
 		t.Fatal("what was refused was kept")
+	}
+}
+
+// It hears its leader all the while, and knows nothing of what that says. And raft alone
+// would wait twice as long before each try.
+func TestAFollowerWhoseDiskIsFullHearsNothingAndIsBackSoon(t *testing.T) {
+	g := newGroup(t)
+	first := g.start(ident.NodeID{1}, t.TempDir(), nil)
+	g.join(first, g.start(ident.NodeID{2}, t.TempDir(), nil))
+	tight := &fullDisk{}
+	third := g.start(ident.NodeID{3}, t.TempDir(), func(_ *Config, n *Node) {
+		n.wrap = func(b backing) backing { tight.backing = b; return tight }
+	})
+	g.join(first, third)
+	eventually(t, electionLimit, "it hears its leader", func() bool { return third.Heard() < clusterTimeout })
+	tight.set(true)
+	say(t, g.leader().Node, 0, 3)
+	eventually(t, electionLimit, "it is tried again and again", func() bool {
+		tight.mu.Lock()
+		defer tight.mu.Unlock()
+		return tight.refused >= 16
+	})
+	if third.Heard() < time.Second {
+		t.Errorf("it heard its leader %s ago", third.Heard())
+	}
+	tight.set(false)
+	freed := time.Now()
+	g.same(g.leader().tape.text())
+	t.Logf("it had everything after %s", time.Since(freed).Round(time.Millisecond))
+	eventually(t, electionLimit, "it hears its leader again", func() bool { return third.Heard() < clusterTimeout })
+}
+
+func TestTheStoreHasRoomOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	cfg, _ := tapeConfig(dir)
+	cfg.Found = true
+	n := New(cfg)
+	if err := n.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	say(t, n, 0, 3)
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var s unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, folder, dbFile), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Size < aheadBytes || s.Blocks*512 < aheadBytes {
+		t.Errorf("it has %d bytes, %d of them from the disk", s.Size, s.Blocks*512)
 	}
 }
 

@@ -3,10 +3,12 @@ package consensus
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -22,8 +24,10 @@ type bridge struct {
 
 func newBridge(to *slog.Logger) hclog.Logger { return &bridge{to: to, name: "raft"} }
 
-func (b *bridge) level(l hclog.Level, msg string) slog.Level {
+func (b *bridge) level(l hclog.Level, msg string, args []any) slog.Level {
 	switch {
+	case slices.ContainsFunc(args, full):
+		return slog.LevelDebug // each try says it again; the node says it once
 	case l >= hclog.Error:
 		return slog.LevelWarn
 	case l == hclog.Warn && msg != "heartbeat timeout reached, starting election":
@@ -32,8 +36,13 @@ func (b *bridge) level(l hclog.Level, msg string) slog.Level {
 	return slog.LevelDebug
 }
 
+func full(arg any) bool {
+	err, ok := arg.(error)
+	return ok && errors.Is(err, errFull)
+}
+
 func (b *bridge) Log(l hclog.Level, msg string, args ...any) {
-	level := b.level(l, msg)
+	level := b.level(l, msg, args)
 	if !b.to.Enabled(context.Background(), level) {
 		return
 	}

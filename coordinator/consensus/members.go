@@ -113,7 +113,8 @@ func (n *Node) tell(leads bool) {
 	n.leads <- leads // there is room: this is the only sender
 }
 
-// Heard is how long ago this node last heard its leader, or led.
+// Heard is how long ago this node last heard its leader, or led. One whose disk hangs or
+// is full hears its leader and can keep nothing of what it says.
 func (n *Node) Heard() time.Duration {
 	if n.raft == nil {
 		return never
@@ -125,7 +126,8 @@ func (n *Node) Heard() time.Duration {
 	if at.IsZero() {
 		return never
 	}
-	return time.Since(at)
+	now := time.Now()
+	return max(now.Sub(at), n.store.lacks(now), n.store.stalled(now))
 }
 
 // never is longer than anybody waits.

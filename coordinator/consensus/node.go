@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"tidewire/internal/ident"
 )
@@ -74,6 +75,10 @@ const (
 	// reserveBytes are kept free for raft's own needs: a command is refused before
 	// it takes the last room, from which terms and votes are saved.
 	reserveBytes = 4 << 20
+	// aheadBytes of raft.db are taken from the disk before they are written: what a
+	// cluster decides in a day or so. A disk that others have filled leaves its node a
+	// coordinator that way.
+	aheadBytes = 8 << 20
 )
 
 // Node is one member of the Raft group.
@@ -192,11 +197,13 @@ func (n *Node) root() string { return filepath.Join(n.cfg.Dir, folder) }
 
 // run opens the folder, which has been verified, and starts raft on it.
 func (n *Node) run(lone bool, report Report) error {
-	bolt, err := openBolt(filepath.Join(n.root(), dbFile))
+	file := filepath.Join(n.root(), dbFile)
+	bolt, err := openBolt(file)
 	if err != nil {
 		return err
 	}
 	n.bolt = bolt
+	n.takeAhead(file)
 	last, err := bolt.LastIndex()
 	if err != nil {
 		return err
@@ -261,6 +268,20 @@ func openBolt(path string) (*raftboltdb.BoltStore, error) {
 	return b, nil
 }
 
+// takeAhead lets the store have room of its own while there is some.
+func (n *Node) takeAhead(file string) {
+	if free, err := n.free(); err != nil || free < aheadBytes+reserveBytes {
+		return
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, aheadBytes), f.Close())
+	}
+	if err != nil { // the file system may have no such thing
+		n.cfg.Logger.Debug("the coordinator's store has no room of its own", "err", err)
+	}
+}
+
 // lead waits until this node leads and everything in the log is applied.
 func (n *Node) lead(ctx context.Context) error {
 	if err := n.raft.ReloadConfig(raft.ReloadableConfig{
@@ -305,7 +326,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.tell(n.raft.State() == raft.Leader)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	member, outside := false, time.Time{}
+	member, outside, lacks := false, time.Time{}, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -316,6 +337,10 @@ func (n *Node) Run(ctx context.Context) error {
 			n.cfg.Logger.Info("coordinator leadership changed", "leads", leads, "epoch", n.raft.CurrentTerm())
 			n.tell(leads)
 		case now := <-tick.C:
+			if l := n.store.lacks(now) > 0; l != lacks {
+				lacks = l
+				n.cfg.Logger.Warn("a full disk keeps the coordinator from taking part", "full", lacks)
+			}
 			switch d := n.store.stalled(now); {
 			case d > stallLimit:
 				// Closing would wait for the same disk.

@@ -9,10 +9,10 @@ import (
 
 // patient mends three habits of raft's replication, and lets the witness see its heartbeats.
 //
-// After a peer has been away, raft waits before it tries again, up to ten seconds:
-// a peer that is back counts for nothing meanwhile, and the next death costs the
-// majority. So a call that fails is tried again here, at a steady pace, and raft
-// hears of it only when it is over: the term, the peer's membership, this node.
+// After a peer has been away, or had no room for entries, raft waits before it tries
+// again, up to ten seconds: a peer that is back counts for nothing meanwhile, and the
+// next death costs the majority. So such a call is tried again here, at a steady pace,
+// and raft hears of it only when it is over: the term, the peer's membership, this node.
 //
 // A pipeline whose answers raft reads no more, because one told of a newer term, leaves
 // whoever sends on it waiting for ever: the routine of a former leader, its heartbeats,
@@ -38,6 +38,8 @@ const (
 	pipelineLimit = transportTimeout + transportTimeout/4
 	// againAfter paces the tries to reach a peer.
 	againAfter = 50 * time.Millisecond
+	// roomAfter paces them where it answers that it kept nothing.
+	roomAfter = 250 * time.Millisecond
 )
 
 var errStalled = errors.New("this coordinator's disk hangs: it sends nothing, so that another leads")
@@ -52,7 +54,14 @@ func (p *patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 		if err == nil && resp.Success {
 			p.witness.agreed(id, sent, args.Term)
 		}
-		if err == nil || isHeartbeat(args) || !p.wait(id, args.Term) {
+		pause := againAfter
+		if err == nil {
+			if !keptNothing(args, resp) {
+				return nil
+			}
+			pause = roomAfter
+		}
+		if isHeartbeat(args) || !p.wait(id, args.Term, pause) {
 			return err
 		}
 		*resp = raft.AppendEntriesResponse{}
@@ -60,8 +69,8 @@ func (p *patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 }
 
 // wait rests, and says whether the peer is still to be reached.
-func (p *patient) wait(id raft.ServerID, term uint64) bool {
-	t := time.NewTimer(againAfter)
+func (p *patient) wait(id raft.ServerID, term uint64, pause time.Duration) bool {
+	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -99,6 +108,12 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 // isHeartbeat tells raft's heartbeats, which have a loop and a pace of their own.
 func isHeartbeat(a *raft.AppendEntriesRequest) bool {
 	return a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
+}
+
+// keptNothing tells the answer of a peer that could not write. One whose log parts from
+// the leader's asks for older entries at once, and one of a later term names that.
+func keptNothing(a *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) bool {
+	return !r.Success && !r.NoRetryBackoff && r.Term == a.Term && len(a.Entries) > 0
 }
 
 func has(c raft.Configuration, id raft.ServerID) bool {

@@ -36,6 +36,8 @@ type store struct {
 	stopped  chan struct{} // closed when nothing may be written any more
 	stopOnce sync.Once
 	busy     atomic.Int64 // when the write under way began, ns since 1970; 0: none
+	// lacking is when entries first found no room, ns since 1970; 0: the last ones did.
+	lacking atomic.Int64
 	// cut is set between a cut of the log's end and the next entries: raft takes
 	// no note of a cut until those are there. raft writes from one goroutine.
 	cut bool
@@ -50,7 +52,15 @@ func (s *store) stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
 // stalled is how long the write under way has taken so far.
 func (s *store) stalled(now time.Time) time.Duration {
-	began := s.busy.Load()
+	return since(&s.busy, now)
+}
+
+// lacks is for how long there has been no room for entries: what they say is not known
+// here.
+func (s *store) lacks(now time.Time) time.Duration { return since(&s.lacking, now) }
+
+func since(at *atomic.Int64, now time.Time) time.Duration {
+	began := at.Load()
 	if began == 0 {
 		return 0
 	}
@@ -82,9 +92,11 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 	switch {
 	case err == nil:
 		s.cut = false
+		s.lacking.Store(0)
 	case errors.Is(err, errStopped):
 		return err
 	case isFull(err) && !s.cut:
+		s.lacking.CompareAndSwap(0, time.Now().UnixNano())
 		return fmt.Errorf("%w: %w", errFull, err)
 	default:
 		return s.failed("store entries", err)
