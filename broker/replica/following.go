@@ -182,12 +182,16 @@ func (r *Replica) Pushed(p rpc.Push) {
 	}
 	if err := r.takeLocked(&p); err != nil {
 		// Not in this log, so not agreed on: the leader hears where it ends after a while.
-		r.cfg.Logger.Warn("a follower cannot take what its leader sends; it tries again", "topic", r.cfg.Topic, "partition", r.ref.Index, "err", err)
+		if !r.refuses {
+			r.refuses = true // that a full disk stays full is no news
+			r.cfg.Logger.Warn("a follower cannot take what its leader sends; it tries again", "topic", r.cfg.Topic, "partition", r.ref.Index, "err", err)
+		}
 		r.partLocked()
 		r.asked = r.cfg.Now()
 		return
 	}
 	r.fed = r.cfg.Now()
+	r.refuses = r.refuses && len(p.Batches) == 0
 	end := r.log.EndPosition().Offset
 	if hw := r.follower.HW(r.hw, p.HW, end); hw > r.hw {
 		r.hw = hw

@@ -136,6 +136,7 @@ type Replica struct {
 	watched  time.Time       // when somebody asked last to wait for the high watermark
 	watch    bool            // the leader was last told that somebody does
 	fed      time.Time       // when the leader last agreed or pushed
+	refuses  bool            // the batches that it pushed last could not be taken
 	hw       ident.Offset    // of readers: it never goes back
 	serving  bool            // readers were last found to be served here
 	halted   error           // it waits for somebody to look at it

@@ -3,6 +3,7 @@ package replica
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"tidewire/broker/partition"
 	"tidewire/broker/replication"
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
@@ -40,9 +42,13 @@ func (w *word) expect(t *testing.T, want ...string) {
 }
 
 func ordered(d *disk, w *word, leader byte) *Replica {
+	return orderedLogged(d, w, leader, slog.New(slog.DiscardHandler))
+}
+
+func orderedLogged(d *disk, w *word, leader byte, logger *slog.Logger) *Replica {
 	r := New(Config{
 		Partition: ref, Topic: "orders", Self: self, Log: d, Machine: partition.New(0), Outlet: w, Lag: time.Second, Now: time.Now,
-		Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: logger,
 	})
 	all := []ident.NodeID{{1}, {2}, {3}}
 	r.Order(Orders{
@@ -106,4 +112,41 @@ func TestAFollowerSaysThatItIsWatched(t *testing.T) {
 			t.Fatalf("%+v", h)
 		}
 	})
+}
+
+// What cannot be taken comes again every second, of each partition, for as long as the
+// disk is full.
+func TestAFollowerThatCannotTakeAnythingSaysSoOnce(t *testing.T) {
+	var log strings.Builder
+	d := &disk{}
+	r := orderedLogged(d, &word{}, 2, slog.New(slog.NewTextHandler(&log, nil)))
+	push := func(batches ...byte) {
+		t.Helper()
+		if err := r.Diverged(rpc.Divergence{Partition: ref, Epoch: 3, Of: d.end, Agreed: true}); err != nil {
+			t.Fatal(err)
+		}
+		r.Pushed(rpc.Push{Partition: ref, Epoch: 3, Prev: d.end, Batches: batches})
+	}
+	expect := func(lines int) {
+		t.Helper()
+		if n := strings.Count(log.String(), "cannot take"); n != lines {
+			t.Fatalf("it said so %d times, not %d:\n%s", n, lines, &log)
+		}
+	}
+	b := one(0)
+	b.Assign(record.Place{Partition: ref, Epoch: 3})
+	d.admit = fault.New(fault.DiskFull, "no room")
+	push(b...)
+	push(b...)
+	push() // the high watermark alone
+	push(b...)
+	expect(1)
+	d.admit = nil
+	push(b...)
+	if d.end == (record.Position{}) {
+		t.Fatal("it takes nothing")
+	}
+	d.admit = fault.New(fault.DiskFull, "no room")
+	push(b...)
+	expect(2)
 }
