@@ -130,6 +130,13 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 	s.message("c8", 1, 1, `"k"`, `"value":"the second"`)
 	b.until(rows + " === 2")
+	// Where a partition ends that nobody tells of is not known: its whole past is none
+	// of the last.
+	n.leaderless.Store(true)
+	if s = show("last"); s.query.Get("from") != "latest" || s.query.Has("cursor") {
+		t.Errorf("the last while one is not known: %v", s.query)
+	}
+	n.leaderless.Store(false)
 	if s = show("latest"); s.query.Get("from") != "latest" {
 		t.Errorf("from now on: %v", s.query)
 	}

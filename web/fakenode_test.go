@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,8 +17,9 @@ import (
 // fakeNode answers what the page asks of a node, and lets the test steer it.
 type fakeNode struct {
 	*httptest.Server
-	opened    chan *stream // every stream of events that the page opens
-	published chan publication
+	opened     chan *stream // every stream of events that the page opens
+	published  chan publication
+	leaderless atomic.Bool // one partition has no leader that answers
 
 	mu      sync.Mutex
 	topics  []string
@@ -107,8 +109,13 @@ func (n *fakeNode) create(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "{}")
 }
 
-// describe has a partition with much, one with little and one with nothing.
+// describe has a partition with much, one with little and one with nothing, and while
+// that is so, one of which nobody says anything.
 func (n *fakeNode) describe(w http.ResponseWriter, _ *http.Request) {
+	if n.leaderless.Load() {
+		_, _ = io.WriteString(w, `{"layout":{"partitions":[{"id":0,"earliest":1000,"hw":2000},{"id":1,"earliest":null,"hw":null}]}}`)
+		return
+	}
 	_, _ = io.WriteString(w, `{"layout":{"partitions":[{"id":0,"earliest":1000,"hw":2000},{"id":1,"earliest":0,"hw":20},{"id":2,"earliest":0,"hw":0},{"id":3,"earliest":5,"hw":500}]}}`)
 }
 

@@ -184,16 +184,18 @@ async function start() {
 async function findLast() {
   const topic = `/topics/${encodeURIComponent(current)}`;
   const { layout } = await call(`${topic}/metadata`);
-  const kept = (p) => (p.hw ?? 0) - (p.earliest ?? 0);
+  const unknown = layout.partitions.find((p) => p.hw === null);
+  if (unknown) throw new Error(`nobody says at the moment where partition ${unknown.id} ends`); // not at 0: all of it would come
+  const kept = (p) => p.hw - p.earliest;
   const partitions = [...layout.partitions].sort((a, b) => kept(a) - kept(b));
   const first = new Map();
   let left = LAST;
   partitions.forEach((p, i) => {
     const share = Math.min(kept(p), Math.floor(left / (partitions.length - i)));
     left -= share;
-    first.set(p.id, (p.hw ?? 0) - share);
+    first.set(p.id, p.hw - share);
   });
-  const cut = partitions.filter((p) => first.get(p.id) > (p.earliest ?? 0));
+  const cut = partitions.filter((p) => first.get(p.id) > p.earliest);
   if (cut.length === 0) return { begin: { from: "earliest" }, messages: [] };
   const page = await call(`${topic}?${filtered({ from: "earliest", limit: 1 })}`);
   return {
