@@ -34,7 +34,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		kept = m.cfg.Peers.Load()
 	}
 	var seeded, told time.Time
-	twins := map[string]time.Time{}
+	twins, strangers := map[string]time.Time{}, map[ident.ClusterID]bool{}
 	for {
 		now := time.Now()
 		alone := len(m.View().Nodes) <= 1
@@ -48,6 +48,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		if now.Sub(told) >= lostEvery {
 			told = now
 			m.tellTwins(twins, now)
+			m.tellStrangers(strangers)
 		}
 		pause := lostEvery
 		if alone {
@@ -129,6 +130,18 @@ func (m *Membership) tellTwins(since map[string]time.Time, now time.Time) {
 		} else if now.Sub(since[t]) >= twinsFor {
 			m.cfg.Logger.Error("two nodes cannot be told apart: stop one of them", "nodes", t)
 			since[t] = now
+		}
+	}
+}
+
+// tellStrangers says once of each other cluster that its nodes were met: whoever started
+// a node on a folder of that one, or with addresses of this one, sees it serve.
+func (m *Membership) tellStrangers(told map[ident.ClusterID]bool) {
+	for id, address := range m.view.metStrangers() {
+		if !told[id] {
+			told[id] = true
+			m.cfg.Logger.Warn("a node of another cluster was met: neither joins the other. With an empty data folder it would join the cluster that it finds",
+				"its_cluster", id.String(), "cluster", m.Self().Cluster.String(), "address", address)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func (l *lines) Write(p []byte) (int, error) {
 			}
 		}
 	}
+	if bytes.Contains(text, []byte(errForeign.Error())) {
+		level = slog.LevelDebug // each try of a stranger says it again; this package says it once
+	}
 	if !l.to.Enabled(context.Background(), level) {
 		return len(p), nil
 	}

@@ -20,14 +20,33 @@ import (
 
 // buffer may be written by memberlist's goroutines while it is read.
 type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // room for one; nil: nobody waits
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	select {
+	case b.written <- struct{}{}:
+	default:
+	}
 	return b.b.Write(p)
+}
+
+// await waits until it has been told something.
+func (b *buffer) await(t *testing.T, what string) {
+	t.Helper()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	for !strings.Contains(b.String(), what) {
+		select {
+		case <-b.written:
+		case <-limit.C:
+			t.Fatalf("%q is not told:\n%s", what, b)
+		}
+	}
 }
 
 func (b *buffer) String() string {
@@ -166,6 +185,30 @@ func TestClustersNeverMerge(t *testing.T) {
 	}
 	until(t, c9, "it has chosen", knows(3, 9))
 	until(t, a1, "the other cluster forgets it", knows(1, 2))
+}
+
+// Whoever starts a node on the folder of another cluster sees it serve, and not join.
+func TestAnotherClusterIsToldOfOnce(t *testing.T) {
+	var logs [2]buffer
+	in := func(k int, seeds ...string) membership.Config {
+		logs[k].written = make(chan struct{}, 1)
+		cfg := config(byte(k+1), seeds...)
+		cfg.Self.Cluster = ident.ClusterID{byte(k + 1)}
+		cfg.Logger = slog.New(slog.NewTextHandler(&logs[k], nil))
+		return cfg
+	}
+	one, stopOne := start(t, in(0))
+	_, stopTwo := start(t, in(1, one.Addr()))
+	for k := range logs {
+		logs[k].await(t, "another cluster was met")
+	}
+	stopTwo()
+	stopOne()
+	for k := range logs {
+		if log := logs[k].String(); strings.Count(log, "another cluster") != 1 || !strings.Contains(log, "its_cluster="+(ident.ClusterID{byte(2 - k)}).String()) {
+			t.Errorf("n%d says:\n%s", k+1, log)
+		}
+	}
 }
 
 type kept struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -28,14 +29,15 @@ type view struct {
 	self   func() Node
 	logger *slog.Logger
 
-	mu      sync.Mutex
-	members map[string]Node // by memberlist's name
-	latest  *View
-	changed chan struct{} // closed when latest is replaced
+	mu        sync.Mutex
+	members   map[string]Node            // by memberlist's name
+	strangers map[ident.ClusterID]string // other clusters that were met, maxStrangers at most, and where
+	latest    *View
+	changed   chan struct{} // closed when latest is replaced
 }
 
 func newView(self func() Node, logger *slog.Logger) *view {
-	return &view{self: self, logger: logger, members: map[string]Node{}, latest: &View{}, changed: make(chan struct{})}
+	return &view{self: self, logger: logger, members: map[string]Node{}, strangers: map[ident.ClusterID]string{}, latest: &View{}, changed: make(chan struct{})}
 }
 
 func (v *view) NotifyJoin(n *memberlist.Node)   { v.put(n) }
@@ -53,7 +55,7 @@ func (v *view) put(n *memberlist.Node) {
 	if err != nil {
 		return // admit has refused it
 	}
-	m.Addresses.Gossip = net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+	m.Addresses.Gossip = address(n)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.members[n.Name] = m
@@ -132,6 +134,28 @@ func (v *view) twins() (all []string) {
 	return all
 }
 
+// maxStrangers bounds the other clusters that are remembered.
+const maxStrangers = 16
+
+func (v *view) meets(n *memberlist.Node, m Node) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, met := v.strangers[m.Cluster]; !met && len(v.strangers) < maxStrangers {
+		v.strangers[m.Cluster] = address(n)
+	}
+}
+
+// metStrangers are other clusters, and where one of each was.
+func (v *view) metStrangers() map[ident.ClusterID]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Clone(v.strangers)
+}
+
+func address(n *memberlist.Node) string {
+	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+}
+
 // foreign says whether both are known clusters, and not the same.
 func foreign(mine, theirs ident.ClusterID) bool {
 	return mine != (ident.ClusterID{}) && theirs != (ident.ClusterID{}) && mine != theirs
@@ -148,6 +172,7 @@ func (v *view) NotifyAlive(n *memberlist.Node) error {
 	if !foreign(v.self().Cluster, m.Cluster) {
 		return nil
 	}
+	v.meets(n, m)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, known := v.members[n.Name]; known { // it had no cluster before
@@ -166,6 +191,7 @@ func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 		case err != nil:
 		case foreign(mine, m.Cluster):
 			strangers++
+			v.meets(n, m)
 		default:
 			friends++
 		}
