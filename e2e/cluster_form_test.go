@@ -98,6 +98,26 @@ func TestAClusterForms(t *testing.T) {
 	c.StopAll()
 }
 
+// TestANodeThatExpectsMoreThanThereAreJoins starts a node as one of five founders, beside
+// a cluster that has three coordinators: it has nothing to wait for.
+func TestANodeThatExpectsMoreThanThereAreJoins(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	late := harness.New(t, harness.Options{Args: []string{"--name", "late", "--bootstrap-expect", "5", "--join", c.Members[0].Listeners["gossip"]}})
+	if err := late.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	addr, err := late.Listening("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, patience, "it serves", func() bool {
+		a, err := client.New("http://"+addr).Do(t.Context(), "GET", "/readyz", "", "")
+		return err == nil && a.Status == 200
+	})
+	c.AwaitNodes(patience, "it is among the others", func(info client.NodesInfo) bool { return len(info.Nodes) == 4 })
+}
+
 // TestAFourthNodeJoinsUnderLoad adds a node to a cluster that is written to: it
 // takes replicas and leaders, and no write fails.
 func TestAFourthNodeJoinsUnderLoad(t *testing.T) {

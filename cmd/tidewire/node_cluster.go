@@ -240,7 +240,8 @@ func (n *node) findCluster(ctx context.Context) error {
 }
 
 // awaitFounders returns once as many coordinators have a vote as were to found the
-// cluster. Before that its decisions are on fewer disks than was asked for.
+// cluster, or once that is over: one that has shrunk since waits for nobody. Before that
+// its decisions are on fewer disks than was asked for.
 func (n *node) awaitFounders(ctx context.Context) error {
 	if n.coordinator == nil {
 		return nil
@@ -250,7 +251,7 @@ func (n *node) awaitFounders(ctx context.Context) error {
 	})
 	tick := time.NewTicker(founderTick)
 	defer tick.Stop()
-	for len(n.coordinator.Status().Voters) < n.cfg.BootstrapExpect {
+	for len(n.coordinator.Status().Voters) < n.cfg.BootstrapExpect && !begun(n.coordinator.Snapshot()) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -258,6 +259,17 @@ func (n *node) awaitFounders(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begun says that a coordinator serves, or has served: those that found a cluster do so
+// only when all of them have a vote.
+func begun(s *cluster.Snapshot) bool {
+	for _, other := range s.Nodes {
+		if other.Activated != 0 && slices.Contains(other.Roles, "coordinator") {
+			return true
+		}
+	}
+	return false
 }
 
 // founderTick is how often it is looked for votes.
