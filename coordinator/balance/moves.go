@@ -32,17 +32,17 @@ func (v *view) moves() []cluster.Change {
 			p := &t.Partitions[k]
 			h := placement.Held{Partition: t.Ref(p.Index), Replicas: after(p), Want: t.Settings.Replicas}
 			switch {
-			case len(p.Adding) > 0 || len(p.Removing) > 0:
-				h.Moving = true
-				if slices.ContainsFunc(p.Adding, v.lost) {
-					if v.may(v.of(h.Partition, p)) {
-						move.Of = append(move.Of, cluster.MoveOf{Partition: h.Partition, Version: p.Version})
-					}
-				} else {
-					underWay++
+			case (len(p.Adding) > 0 || len(p.Removing) > 0) && v.givesUp(t, p):
+				h.Alone = true
+				if v.may(v.of(h.Partition, p)) {
+					move.Of = append(move.Of, cluster.MoveOf{Partition: h.Partition, Version: p.Version})
 				}
-			case p.Leader == (ident.NodeID{}):
-				h.Moving = true // nobody is there to copy from
+			case len(p.Adding) > 0 || len(p.Removing) > 0:
+				underWay++
+				h.Moving, h.Going = true, p.Removing
+			}
+			if p.Leader == (ident.NodeID{}) {
+				h.Alone = true // nobody is there to copy from
 			}
 			task.Held = append(task.Held, h)
 		}
@@ -68,6 +68,18 @@ func (v *view) moves() []cluster.Change {
 		changes = append(changes, cluster.Change{Move: &cluster.Move{Of: part}})
 	}
 	return changes
+}
+
+// givesUp says that a move is to be as if it had not begun: somebody who came is lost.
+// Where too few would be in sync without those who came, it goes on with others.
+func (v *view) givesUp(t *cluster.Topic, p *cluster.Partition) bool {
+	stay := 0
+	for _, id := range p.ISR {
+		if !slices.Contains(p.Adding, id) {
+			stay++
+		}
+	}
+	return slices.ContainsFunc(p.Adding, v.lost) && stay >= max(1, t.Settings.MinInsync)
 }
 
 // lost says of a node that replicas were moving to that it has died or drains: they go

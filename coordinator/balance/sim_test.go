@@ -165,6 +165,18 @@ func (s *sim) moving() (n int) {
 	return n
 }
 
+// needs says that some partition cannot be led without a node.
+func (s *sim) needs(id ident.NodeID) bool {
+	for _, t := range s.sortedTopics() {
+		for _, p := range t.Partitions {
+			if !slices.ContainsFunc(slices.Concat(p.ISR, p.ELR), func(n ident.NodeID) bool { return n != id }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // held counts the replicas and the leaders of each node that serves.
 func (s *sim) held() (replicas, leaders map[ident.NodeID]int) {
 	replicas, leaders = map[ident.NodeID]int{}, map[ident.NodeID]int{}

@@ -13,7 +13,9 @@ type Held struct {
 	Partition ident.Partition
 	Replicas  []ident.NodeID // the first one is to lead
 	Want      int            // replicas
-	Moving    bool           // it counts, and is left alone
+	Moving    bool           // it counts, and gets no more than what it lacks
+	Going     []ident.NodeID // while it moves: those who hold it yet and would go
+	Alone     bool           // it counts, and is left alone
 }
 
 // Step changes one partition: replicas that come and go, or another first choice to lead.
@@ -46,9 +48,16 @@ type plan struct {
 
 // Moves plans at most so many moves of replicas: first those that bring back what is
 // missing, then those that put a partition's replicas into different zones, then those
-// that even out the nodes. A partition moves once in a plan.
+// that even out the nodes. A partition moves once in a plan. What partitions lack that
+// move already comes on top: until they have it, their moves may not end.
 func Moves(t Task, most int) []Step {
 	p := newPlan(t)
+	for k := range p.Held {
+		if p.Held[k].Moving {
+			p.mends(&p.Held[k])
+		}
+	}
+	most += len(p.steps)
 	for k := range p.Held {
 		if len(p.steps) < most {
 			p.mends(&p.Held[k])
@@ -101,9 +110,9 @@ func newPlan(t Task) *plan {
 }
 
 // mends finds a node in the place of one that is gone, and for replicas that were
-// never there.
+// never there. Who was to go has it all already, and stays instead.
 func (p *plan) mends(h *Held) {
-	if h.Moving {
+	if h.Alone {
 		return
 	}
 	var stay []Load
@@ -115,7 +124,13 @@ func (p *plan) mends(h *Held) {
 			stay = append(stay, Load{Node: n, Zone: p.Zone(n)})
 		}
 	}
-	come := Add(p.Open, stay, max(0, h.Want-len(stay)))
+	var come []ident.NodeID
+	for _, n := range h.Going {
+		if p.loads[n] != nil && len(stay) < h.Want {
+			come, stay = append(come, n), append(stay, Load{Node: n, Zone: p.Zone(n)})
+		}
+	}
+	come = append(come, Add(p.Open, stay, max(0, h.Want-len(stay)))...)
 	gone = gone[:min(len(gone), max(0, len(h.Replicas)+len(come)-h.Want))] // none goes without another in its place
 	if len(come) == 0 {
 		return
@@ -126,7 +141,7 @@ func (p *plan) mends(h *Held) {
 // spreads moves a replica from a zone that has several of the partition to one that
 // has none.
 func (p *plan) spreads(h *Held) {
-	if h.Moving {
+	if h.Moving || h.Alone {
 		return
 	}
 	from := slices.IndexFunc(h.Replicas, func(n ident.NodeID) bool { return p.loads[n] != nil && p.inZone(h, p.Zone(n)) > 1 })
@@ -180,7 +195,7 @@ func (p *plan) movable(from, to *Load) *Held {
 	wantFirst := p.first[from.Node]-p.first[to.Node] >= 2
 	var other *Held
 	for _, h := range p.on[from.Node] {
-		if h.Moving || !slices.Contains(h.Replicas, from.Node) || slices.Contains(h.Replicas, to.Node) {
+		if h.Moving || h.Alone || !slices.Contains(h.Replicas, from.Node) || slices.Contains(h.Replicas, to.Node) {
 			continue
 		}
 		if from.Zone != to.Zone && p.inZone(h, to.Zone) >= p.inZone(h, from.Zone) {
@@ -204,7 +219,7 @@ func (p *plan) turns() bool {
 		var best *Held
 		var to ident.NodeID
 		for _, h := range p.on[from.Node] {
-			if h.Moving || h.Replicas[0] != from.Node {
+			if h.Moving || h.Alone || h.Replicas[0] != from.Node {
 				continue
 			}
 			for _, n := range h.Replicas[1:] {
@@ -216,7 +231,7 @@ func (p *plan) turns() bool {
 		if best != nil {
 			p.first[from.Node]--
 			p.first[to]++
-			best.Moving = true
+			best.Alone = true
 			p.steps = append(p.steps, Step{Partition: best.Partition, First: to})
 			return true
 		}
@@ -259,5 +274,5 @@ func (p *plan) step(h *Held, come, gone []ident.NodeID) {
 			p.first[n]++
 		}
 	}
-	h.Replicas, h.Moving = after, true
+	h.Replicas, h.Alone = after, true
 }

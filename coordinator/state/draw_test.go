@@ -40,22 +40,7 @@ func drawCommand(t *rapid.T, s *cluster.Snapshot, n byte) *state.Command {
 		ref := d.partition()
 		c.Elect = &cluster.Elect{Of: []cluster.ElectOf{{Partition: ref, Version: d.version(ref), Leader: d.node(), Takeover: rapid.Bool().Draw(t, "takeover")}}}
 	case "move":
-		ref := d.partition()
-		o := cluster.MoveOf{Partition: ref, Version: d.version(ref)}
-		switch rapid.IntRange(0, 6).Draw(t, "cancel") {
-		case 0:
-		case 1:
-			o.First = d.node()
-		case 2:
-			o.Add, o.Remove = []ident.NodeID{d.node()}, []ident.NodeID{d.node()}
-		default: // one that can be
-			in := func(n ident.NodeID) bool { return slices.Contains(d.find(ref).Replicas, n) }
-			all := []ident.NodeID{{1}, {2}, {3}, {4}, {5}}
-			if held, free := slices.DeleteFunc(slices.Clone(all), func(n ident.NodeID) bool { return !in(n) }), slices.DeleteFunc(all, in); len(held) > 0 && len(free) > 0 {
-				o.Add = []ident.NodeID{rapid.SampledFrom(free).Draw(t, "add")}
-				o.Remove = []ident.NodeID{rapid.SampledFrom(held).Draw(t, "remove")}
-			}
-		}
+		o := d.move()
 		c.Move = &cluster.Move{Of: []cluster.MoveOf{o}}
 	case "drain":
 		c.Drain = &cluster.Drain{Node: d.node(), Cancel: rapid.Bool().Draw(t, "cancel")}
@@ -85,6 +70,54 @@ var kinds = func() (all []string) {
 type drawer struct {
 	t *rapid.T
 	s *cluster.Snapshot
+}
+
+// move is mostly one that can be, also beside one under way.
+func (d *drawer) move() cluster.MoveOf {
+	ref := d.partition()
+	if all := d.moving(); len(all) > 0 && rapid.Bool().Draw(d.t, "under way") {
+		ref = rapid.SampledFrom(all).Draw(d.t, "moves")
+	}
+	o := cluster.MoveOf{Partition: ref, Version: d.version(ref)}
+	switch rapid.IntRange(0, 6).Draw(d.t, "cancel") {
+	case 0:
+	case 1:
+		o.First = d.node()
+	case 2:
+		o.Add, o.Remove = []ident.NodeID{d.node()}, []ident.NodeID{d.node()}
+	default:
+		p := d.find(ref)
+		var stay, free []ident.NodeID
+		for _, n := range []ident.NodeID{{1}, {2}, {3}, {4}, {5}} {
+			known := d.s.Nodes[n]
+			switch stays := slices.Contains(p.Replicas, n) && !slices.Contains(p.Removing, n); {
+			case !stays:
+				free = append(free, n)
+			case len(p.Adding) == 0 || known == nil || known.Over():
+				stay = append(stay, n)
+			}
+		}
+		if len(free) > 0 {
+			o.Add = []ident.NodeID{rapid.SampledFrom(free).Draw(d.t, "add")}
+		}
+		if len(stay) > 0 && rapid.IntRange(0, 5).Draw(d.t, "in place") > 0 {
+			o.Remove = []ident.NodeID{rapid.SampledFrom(stay).Draw(d.t, "remove")}
+		}
+	}
+	return o
+}
+
+// moving lists the partitions that move.
+func (d *drawer) moving() (all []ident.Partition) {
+	for _, name := range slices.Sorted(maps.Keys(d.s.Topics)) {
+		t := d.s.Topics[name]
+		for k := range t.Partitions {
+			if len(t.Partitions[k].Adding) > 0 {
+				all = append(all, t.Ref(t.Partitions[k].Index))
+			}
+		}
+	}
+	return all
 }
 
 func (d *drawer) opt(label string, of ...int) *int {

@@ -47,7 +47,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 	switch {
 	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch:
 		return "an epoch or version that cannot be"
-	case len(p.Replicas) == 0 || len(p.Replicas) > topic.Settings.Replicas+len(p.Adding):
+	case len(p.Replicas) == 0 || len(p.Replicas) > topic.Settings.Replicas+len(p.Removing):
 		return "more or fewer replicas than asked for"
 	case len(p.ISR) == 0:
 		return "nobody is in sync"
@@ -112,7 +112,7 @@ type ghost struct {
 // Whatever happens, a partition's state stays well formed, changes in whole versions, and
 // everybody who may be elected holds all that is committed.
 func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
-	elections, uncleans, elrs, moves := 0, 0, 0, 0
+	elections, uncleans, elrs, moves, mended := 0, 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		m, twin := state.New(), state.New()
 		ghosts := map[ident.Partition]*ghost{}
@@ -160,6 +160,9 @@ func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
 					if len(before.Adding) > 0 && len(p.Adding) == 0 && c.Insync != nil {
 						moves++
 					}
+					if len(before.Adding) > 0 && len(p.Adding) > 0 && c.Move != nil && p.Version != before.Version {
+						mended++
+					}
 					// The leader commits another round where it may.
 					if p.Leader != (ident.NodeID{}) && len(p.ISR) >= topic.Settings.MinInsync {
 						g.committed++
@@ -171,13 +174,14 @@ func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d leader changes, %d of them unclean, %d out of the ELR, %d moves done", elections, uncleans, elrs, moves)
-	if elections == 0 || uncleans == 0 || elrs == 0 || moves == 0 {
+	t.Logf("%d leader changes, %d of them unclean, %d out of the ELR, %d moves done, %d given what they lacked", elections, uncleans, elrs, moves, mended)
+	if elections == 0 || uncleans == 0 || elrs == 0 || moves == 0 || mended == 0 {
 		t.Fatal("the states that this is about were not reached")
 	}
 }
 
-// opening is a cluster of four nodes and two topics, one replica of which has moved.
+// opening is a cluster of four nodes and three topics, one replica of which has moved,
+// and one moves and is to stay as well.
 func opening() (all []*state.Command) {
 	add := func(c cluster.Change) {
 		all = append(all, &state.Command{Request: state.RequestID{2, byte(len(all))}, Change: c})
@@ -193,7 +197,14 @@ func opening() (all []*state.Command) {
 			Name: string(rune('b' + i)), Partitions: new(2), SettingsPatch: cluster.SettingsPatch{Unclean: &unclean, Replicas: new(3)},
 		}}})
 	}
-	// A replica moves, which chance seldom brings to its end.
+	add(cluster.Change{Create: &cluster.Create{ID: ident.TopicID{200, 2}, Spec: cluster.TopicSpec{
+		Name: "e", Partitions: new(1), SettingsPatch: cluster.SettingsPatch{Replicas: new(1)},
+	}}})
+	// Chance seldom finds a move that lacks something, or brings one to its end.
+	grows := ident.Partition{Topic: ident.TopicID{200, 2}}
+	add(cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{{Partition: grows, Version: 1, Add: []ident.NodeID{{2}}, Remove: []ident.NodeID{{1}}}}}})
+	add(cluster.Change{Alter: &cluster.Alter{Name: "e", Patch: cluster.SettingsPatch{Replicas: new(2), MinInsync: new(2)}}})
+	add(cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{{Partition: grows, Version: 3, Add: []ident.NodeID{{1}}}}}})
 	moved := ident.Partition{Topic: ident.TopicID{200}}
 	add(cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{{Partition: moved, Version: 1, Add: []ident.NodeID{{4}}, Remove: []ident.NodeID{{1}}}}}})
 	life := func(id byte) cluster.Life {

@@ -40,33 +40,37 @@ func (m *Machine) move(c *cluster.Move) cluster.Answer {
 			continue
 		}
 		taken[i] = true
-		b.edit(o.Partition, func(t *cluster.Topic, p *cluster.Partition) {
-			p.Replicas = slices.Concat(p.Replicas, o.Add)
-			p.Adding, p.Removing = slices.Clone(o.Add), slices.Clone(o.Remove)
+		b.edit(o.Partition, func(_ *cluster.Topic, p *cluster.Partition) {
+			come := without(o.Add, p.Replicas...) // the others were to go, and stay
+			p.Replicas = slices.Concat(p.Replicas, come)
+			p.Adding = slices.Concat(without(p.Adding, o.Remove...), come)
+			p.Removing = slices.Concat(without(p.Removing, o.Add...), o.Remove)
 		})
 	}
 	b.done()
 	return cluster.Answer{Taken: taken}
 }
 
-// mayMove says whether a move can begin: none is under way, those that come are
-// live brokers that stay and hold no replica yet, those that go hold one, and in
-// the end there are neither more replicas than the topic asks for nor fewer than now.
+// mayMove says whether a move can begin: those that come are live brokers that stay,
+// those that go hold a replica, and in the end there are neither more replicas than the
+// topic asks for nor fewer than now.
+//
+// One move at a time. But one under way may lack somebody before it can end, because the
+// topic asks for more by now or others have died, who came for it or not: it is given who
+// comes in their place. That can be one who was to go.
 func (m *Machine) mayMove(t *cluster.Topic, p *cluster.Partition, o *cluster.MoveOf) bool {
-	if moving(p) {
-		return false
-	}
+	stay := without(p.Replicas, p.Removing...)
 	for i, n := range o.Add {
-		if !m.live(n) || m.draining(n) || slices.Contains(p.Replicas, n) || slices.Contains(o.Add[:i], n) {
+		if !m.live(n) || m.draining(n) || slices.Contains(stay, n) || slices.Contains(o.Add[:i], n) {
 			return false
 		}
 	}
 	for i, n := range o.Remove {
-		if !slices.Contains(p.Replicas, n) || slices.Contains(o.Remove[:i], n) {
+		if !slices.Contains(stay, n) || slices.Contains(o.Remove[:i], n) || moving(p) && !m.gone(n) {
 			return false
 		}
 	}
-	want, now := t.Settings.Replicas, len(p.Replicas)
+	want, now := t.Settings.Replicas, len(stay)
 	then := now + len(o.Add) - len(o.Remove)
 	return then >= min(now, want) && then <= max(now, want) && then > 0
 }
@@ -94,9 +98,17 @@ func (b *batch) completes(t *cluster.Topic, p *cluster.Partition) {
 	}
 }
 
-// cancels ends a move as if it had not begun: those that came go.
+// cancels ends a move as if it had not begun: those that came go, and as many of those
+// that were to go as came before they died.
 func (b *batch) cancels(t *cluster.Topic, p *cluster.Partition) bool {
-	if !moving(p) || !b.shrinks(t, p, p.Replicas, p.Adding) {
+	if !moving(p) {
+		return false
+	}
+	goes := p.Adding
+	if over := len(p.Replicas) - len(goes) - t.Settings.Replicas; over > 0 {
+		goes = slices.Concat(goes, p.Removing[len(p.Removing)-over:])
+	}
+	if !b.shrinks(t, p, p.Replicas, goes) {
 		return false
 	}
 	p.Adding, p.Removing = nil, nil
