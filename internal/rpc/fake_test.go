@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/connectivity"
+
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -132,6 +134,20 @@ func appended(t testing.TB, r *Peer, b record.Batch) Appended {
 	answer := make(chan Appended, 1)
 	r.Append(Append{Partition: topic, Batch: b}, func(a Appended) { answer <- a })
 	return await(t, answer)
+}
+
+// parted waits until a peer knows that its connection has ended: what it asks for
+// before that may have reached somebody, for all it knows.
+func parted(t testing.TB, r *Peer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for r.conn.GetState() == connectivity.Ready {
+		if !r.conn.WaitForStateChange(ctx, connectivity.Ready) {
+			t.Fatal("the connection does not end")
+		}
+	}
+	r.appends.streams.Wait()
 }
 
 func await[T any](t testing.TB, c <-chan T) T {

@@ -87,6 +87,7 @@ func TestANodeThatReturnsIsReached(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	s.stop()
+	parted(t, r)
 	if a := appended(t, r, batchOf(1)); !fault.Is(a.Err, fault.LeaderUnavailable) {
 		t.Errorf("%+v", a)
 	}

@@ -273,6 +273,7 @@ func TestABrokenProposal(t *testing.T) {
 	wg.Wait()
 	close(release)
 	s.stop()
+	parted(t, r)
 	if _, err := r.Propose(t.Context(), cluster.RequestID{1}, cluster.Change{}); !fault.Is(err, fault.CoordinatorUnavailable) || fault.As(err).Fields[cluster.FieldKept] != "no" {
 		t.Errorf("nobody there: %v", err)
 	}
@@ -328,7 +329,7 @@ func TestWatches(t *testing.T) {
 	if !errors.Is(err, enough) || got[0].Heard != time.Second || got[0].Leader != nodeB || !reflect.DeepEqual(got[0].News, news) || got[1].News != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// The server's stop ends it in order, and quickly.
+	// The server's stop ends it in order, and does not wait until it is cut.
 	beats := make(chan struct{}, 2)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -338,12 +339,8 @@ func TestWatches(t *testing.T) {
 	})
 	await(t, beats)
 	await(t, beats)
-	began := time.Now()
 	s.stop()
 	wg.Wait()
-	if d := time.Since(began); d > time.Second {
-		t.Errorf("the stop took %v", d)
-	}
 	c.watch = func(context.Context, uint64, func(cluster.Message) error) error {
 		return fault.New(fault.CoordinatorUnavailable, "deaf")
 	}
