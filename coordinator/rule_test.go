@@ -66,15 +66,16 @@ func (b *brokers) renewing(t *testing.T, all []*coordinator.Coordinator, lives [
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// reigning gives three coordinators that judge three brokers, and a topic on them.
-func reigning(t *testing.T) (all []*coordinator.Coordinator, b *brokers, lives []cluster.Life) {
+// reigning gives three coordinators that judge three brokers, and a topic on them. A
+// long lease is one that no judgement of a test waits for.
+func reigning(t *testing.T, lease time.Duration) (all []*coordinator.Coordinator, b *brokers, lives []cluster.Life) {
 	t.Helper()
 	n := newNet()
 	b = &brokers{state: map[ident.NodeID]cluster.Outcome{}, asked: map[ident.NodeID]int{}}
 	for i := byte(1); i <= 3; i++ {
 		b.set(ident.NodeID{i}, cluster.Answered)
 		c, _ := n.run(t, ident.NodeID{i}, t.TempDir(), func(cfg *coordinator.Config) {
-			cfg.Probe, cfg.Lease = b.probe, 800*time.Millisecond
+			cfg.Probe, cfg.Lease = b.probe, lease
 		})
 		all = append(all, c)
 	}
@@ -108,7 +109,7 @@ func ledBy(s *cluster.Snapshot, id ident.NodeID) (n int) {
 }
 
 func TestARefusedNodeIsFollowedAtOnce(t *testing.T) {
-	all, b, lives := reigning(t)
+	all, b, lives := reigning(t, time.Hour)
 	victim := lives[1]
 	if ledBy(all[0].Snapshot(), victim.Node) == 0 {
 		t.Fatal("it leads nothing")
@@ -118,7 +119,7 @@ func TestARefusedNodeIsFollowedAtOnce(t *testing.T) {
 	if err := all[2].Report(t.Context(), cluster.Suspicion{From: lives[0].Node, Life: victim, Refused: true}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 400*time.Millisecond, "others lead what it led", func() bool { return ledBy(all[0].Snapshot(), victim.Node) == 0 })
+	eventually(t, patience, "others lead what it led", func() bool { return ledBy(all[0].Snapshot(), victim.Node) == 0 })
 	t.Logf("others led after %s", time.Since(began).Round(time.Millisecond))
 	s := all[0].Snapshot()
 	if n := s.Nodes[victim.Node]; !n.Over() || n.Serves() {
@@ -135,7 +136,7 @@ func TestARefusedNodeIsFollowedAtOnce(t *testing.T) {
 }
 
 func TestASilentNodeIsDoubtedFirst(t *testing.T) {
-	all, b, lives := reigning(t)
+	all, b, lives := reigning(t, 800*time.Millisecond)
 	at := leading(t, all)
 	victim := lives[(at+1)%3]
 	b.set(victim.Node, cluster.Silent)
@@ -158,7 +159,7 @@ func TestASilentNodeIsDoubtedFirst(t *testing.T) {
 }
 
 func TestAReportAboutALivingNodeHarmsNobody(t *testing.T) {
-	all, b, lives := reigning(t)
+	all, b, lives := reigning(t, time.Hour)
 	for range 5 {
 		if err := all[0].Report(t.Context(), cluster.Suspicion{From: lives[0].Node, Life: lives[1], Refused: true}); err != nil {
 			t.Fatal(err)
@@ -174,11 +175,11 @@ func TestAReportAboutALivingNodeHarmsNobody(t *testing.T) {
 }
 
 func TestADrainedNodeLeadsNothingAnyMore(t *testing.T) {
-	all, _, lives := reigning(t)
+	all, _, lives := reigning(t, time.Hour)
 	began := time.Now()
 	if _, err := all[1].Propose(t.Context(), cluster.Change{Drain: &cluster.Drain{Node: lives[0].Node}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "it leads nothing", func() bool { return ledBy(all[0].Snapshot(), lives[0].Node) == 0 })
+	eventually(t, patience, "it leads nothing", func() bool { return ledBy(all[0].Snapshot(), lives[0].Node) == 0 })
 	t.Logf("after %s", time.Since(began).Round(time.Millisecond))
 }
