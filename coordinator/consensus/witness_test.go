@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,30 @@ import (
 type byName struct {
 	*memnet.Listener
 	others map[raft.ServerAddress]*memnet.Listener
+
+	mu     sync.Mutex
+	dialed []net.Conn
 }
 
-func (l byName) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (l *byName) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return l.others[to].Dial(ctx, "", "")
+	conn, err := l.others[to].Dial(ctx, "", "")
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.dialed = append(l.dialed, conn)
+	}
+	return conn, err
+}
+
+// hangUp ends all connections. raft leaves those open that it dialed while it stopped.
+func (l *byName) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range l.dialed {
+		_ = conn.Close() // most are closed already
+	}
 }
 
 func inMemoryTransport(l raft.StreamLayer) *raft.NetworkTransport {
@@ -85,14 +104,14 @@ func agree(call raft.RPC) {
 func TestAnAnswerFromBeforeProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})
-		mine := byName{memnet.Listen(), map[raft.ServerAddress]*memnet.Listener{}}
+		mine := &byName{Listener: memnet.Listen(), others: map[raft.ServerAddress]*memnet.Listener{}}
 		var peers []*peer
 		servers := []raft.Server{{ID: "a", Address: "a"}}
 		for _, id := range []string{"b", "c"} {
 			l := memnet.Listen()
 			mine.others[raft.ServerAddress(id)] = l
 			servers = append(servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
-			p := &peer{inMemoryTransport(byName{Listener: l}), make(chan struct{}), make(chan raft.RPC, 1)}
+			p := &peer{inMemoryTransport(&byName{Listener: l}), make(chan struct{}), make(chan raft.RPC, 1)}
 			peers = append(peers, p)
 			go p.run(stop)
 		}
@@ -151,6 +170,7 @@ func TestAnAnswerFromBeforeProvesNothing(t *testing.T) {
 		for _, p := range peers {
 			_ = p.Close()
 		}
+		mine.hangUp()
 	})
 }
 
