@@ -15,15 +15,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/gateway/httpapi"
+	"tidewire/gateway/origin"
 )
 
 // StartingConfig of a Starting. A zero field means its default.
 type StartingConfig struct {
 	Listener *net.TCPListener // required; the gateway goes on with it
 	// Why gives what the start waits for, as faults, at least one. Required.
-	Why       func() []error
-	OpenFiles int // as of the gateway
-	Logger    *slog.Logger
+	Why func() []error
+	// The rest is as of the gateway.
+	OpenFiles      int
+	AllowedOrigins []string
+	Advertised     string
+	Logger         *slog.Logger
 }
 
 // Starting answers on a gateway's listener from the moment when that is bound until there
@@ -46,7 +50,7 @@ const partingLimit = 10 * time.Second
 func NewStarting(cfg StartingConfig) *Starting {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Starting{
-		lent: &lent{TCPListener: cfg.Listener}, server: httpapi.NewStartingServer(cfg.Why, cfg.Logger),
+		lent: &lent{TCPListener: cfg.Listener}, server: httpapi.NewStartingServer(cfg.Why, origin.New(cfg.AllowedOrigins, cfg.Advertised), cfg.Logger),
 		served: make(chan struct{}),
 	}
 	bound := newCeiling(s.lent, cfg.OpenFiles, func() int { return 0 }, func() {})

@@ -23,7 +23,7 @@ func begun(t *testing.T) (l *net.TCPListener, s *Starting, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = NewStarting(StartingConfig{Listener: l, OpenFiles: 100, Why: func() []error { return []error{fault.New(fault.Draining, "waits for n2")} }})
+	s = NewStarting(StartingConfig{Listener: l, OpenFiles: 100, AllowedOrigins: []string{"https://app.example.com"}, Why: func() []error { return []error{fault.New(fault.Draining, "waits for n2")} }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -188,4 +188,22 @@ func TestTheGatewayTakesOverWithoutACut(t *testing.T) {
 	clients.Wait()
 	_ = server.Close()
 	serving.Wait()
+}
+
+// A page of another origin is to read that it may come again in a moment, where it may
+// call the node at all.
+func TestPagesThatMayCallTheNodeCanReadThatItStarts(t *testing.T) {
+	l, _, end := begun(t)
+	defer end()
+	const head = "GET /topics/ HTTP/1.1\r\nOrigin: "
+	for page, allowed := range map[string]string{"https://app.example.com": "https://app.example.com", "https://elsewhere.example.com": ""} {
+		res, body := asked(t, dial(t, l), head+page)
+		if got := res.Header.Get("Access-Control-Allow-Origin"); res.StatusCode != 503 || got != allowed {
+			t.Errorf("%s: %d, open to %q: %s", page, res.StatusCode, got, body)
+		}
+	}
+	res, _ := asked(t, dial(t, l), "OPTIONS /topics/ HTTP/1.1\r\nAccess-Control-Request-Method: POST\r\nOrigin: https://app.example.com")
+	if res.StatusCode != 204 || !strings.Contains(res.Header.Get("Access-Control-Allow-Methods"), "POST") {
+		t.Errorf("asked whether it may: %d, %v", res.StatusCode, res.Header)
+	}
 }

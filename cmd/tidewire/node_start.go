@@ -63,7 +63,7 @@ func (p *start) told(steps []run.Step) []run.Step {
 // answerMeanwhile answers clients on the bound listener until there is a gateway.
 func (n *node) answerMeanwhile(l *net.TCPListener) {
 	n.meanwhile = gateway.NewStarting(gateway.StartingConfig{
-		Listener: l, OpenFiles: n.files.Connections, Logger: n.log.With(obs.Component, "gateway"),
+		Listener: l, OpenFiles: n.files.Connections, AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, Logger: n.log.With(obs.Component, "gateway"),
 		Why: func() []error {
 			switch {
 			case n.stopping.Load():

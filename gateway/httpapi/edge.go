@@ -39,7 +39,7 @@ func (a *API) edge(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // net/http ends the connection without a word
 			}
 		}()
-		done, err := a.checkOrigin(res, r)
+		done, err := checkOrigin(a.cfg.Origins, res, r)
 		if err == nil {
 			err = a.checkAuthorization(r)
 		}

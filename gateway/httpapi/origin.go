@@ -16,8 +16,8 @@ const exposed = "Allow, Location, Retry-After"
 // state, and what it reads its browser keeps from it; one under a name that the
 // node is not known by its browser takes for the node's own, so it gets nothing.
 // done: the answer is sent.
-func (a *API) checkOrigin(w http.ResponseWriter, r *http.Request) (done bool, err error) {
-	verdict := a.cfg.Origins.Judge(r)
+func checkOrigin(pages origin.Policy, w http.ResponseWriter, r *http.Request) (done bool, err error) {
+	verdict := pages.Judge(r)
 	if verdict == origin.None {
 		return false, nil
 	}

@@ -5,22 +5,28 @@ import (
 	"net/http"
 	"time"
 
+	"tidewire/gateway/origin"
 	"tidewire/gateway/reply"
 	"tidewire/internal/fault"
 )
 
 // NewStartingServer makes the server that answers while the API cannot yet: /healthz as
 // the API does, /readyz with what the node waits for, and everything else with the first
-// of that as a problem. why gives at least one fault. Each answer ends its connection,
+// of that as a problem, which pages that may call the node can read. why gives at least
+// one fault. Each answer ends its connection,
 // so that its client comes to the API with the next one.
-func NewStartingServer(why func() []error, log *slog.Logger) *http.Server {
+func NewStartingServer(why func() []error, pages origin.Policy, log *slog.Logger) *http.Server {
 	return newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		res := newResponse(w, r)
 		defer res.end()
 		h := res.Header()
 		h["X-Content-Type-Options"], h["Referrer-Policy"], h["Content-Security-Policy"] = noSniff, noReferrer, apiPolicies
 		h.Set("Connection", "close") // HTTP/2 makes of it that no further request is taken
-		if err := beforehand(res, r, why); err != nil {
+		done, err := checkOrigin(pages, res, r)
+		if err == nil && !done {
+			err = beforehand(res, r, why)
+		}
+		if err != nil {
 			refuseAhead(res, r, func() { reply.HTTP(res, err) })
 		}
 	}), log)
