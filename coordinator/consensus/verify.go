@@ -67,8 +67,8 @@ type Damage struct {
 }
 
 func (d *Damage) Error() string {
-	return fmt.Sprintf("the coordinator's store is damaged: %s: %v. Nothing was changed. Restore the whole data folder from a backup; "+
-		"`tidewire log verify --data %s` says more", d.File, d.Err, vfs.Home(d.File))
+	return fmt.Sprintf("the coordinator's store is damaged: %s: %v. Nothing was changed. In a cluster, replace the node: move its data folder aside and start it with --join. "+
+		"Of a node alone, restore the whole data folder from a backup. `tidewire log verify --data %s` says more", d.File, d.Err, vfs.Home(d.File))
 }
 
 func (d *Damage) Unwrap() error { return d.Err }
