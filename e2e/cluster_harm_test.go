@@ -191,6 +191,7 @@ func TestAFullDiskOfOneBroker(t *testing.T) {
 		}
 		return true
 	})
+	awaitReadiness(t, full, 200, "takes no records")
 	for _, p := range w.topic.Layout.Partitions {
 		if n := len(client.New(full.URL).ReadAll(t, "filling", p.ID)); n == 0 {
 			t.Errorf("nothing can be read of partition %d by the node whose disk is full", p.ID)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"time"
 
 	"tidewire/gateway/census"
@@ -40,7 +41,19 @@ func (g *Gateway) warnings() (texts []string) {
 	if age := g.census.Age(); age > census.StaleAfter {
 		texts = append(texts, "no coordinator has been heard for "+g.heard().String()+": what is there is written and read on, and changes are refused; look which coordinators run")
 	}
+	if text := diskFull(g.cfg.About().Disk); text != "" {
+		texts = append(texts, text)
+	}
 	return texts
+}
+
+// diskFull is what clients of any node feel of this one's disk: this gateway serves them
+// as well as others all the same.
+func diskFull(d census.Disk) string {
+	if d.Free >= d.Least {
+		return ""
+	}
+	return fmt.Sprintf("the data disk has %d MiB free, and below %d MiB takes no records: what this node leads is refused with disk-full; free space or add disk, and it heals by itself", d.Free>>20, d.Least>>20)
 }
 
 func (g *Gateway) heard() time.Duration { return g.census.Age().Round(100 * time.Millisecond) }

@@ -35,12 +35,15 @@ func newHealthcheck(p process) *cobra.Command {
 		if r.table() {
 			state := "ready"
 			if !ready {
-				state = "not ready: " + visible(why)
+				state = "not ready"
+			}
+			if why != "" {
+				state += ": " + visible(why)
 			}
 			_, err = fmt.Fprintln(r.out, state)
 		} else {
 			answer := map[string]any{"ready": ready}
-			if !ready {
+			if why != "" {
 				answer["why"] = why
 			}
 			err = r.line(answer)
