@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,13 @@ func paused(t *testing.T, begin string) *Client {
 			if err != nil {
 				return
 			}
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
-			go func() { _, _ = io.WriteString(conn, begin) }()
+			go func() {
+				in := bufio.NewReader(conn)
+				if _, err := http.ReadRequest(in); err == nil { // nothing is answered before it is asked
+					_, _ = io.WriteString(conn, begin)
+				}
+				_, _ = io.Copy(io.Discard, in)
+			}()
 		}
 	}()
 	c, err := New("http://paused")
