@@ -75,9 +75,9 @@ func TestAReplacedLogIsTheOldOneOrAFreshOne(t *testing.T) {
 			if err := errors.Join(again.flush(), s.checkpoint(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			over = killed == nil
 			end := disk.KillClone()
-			s.mustClose(t)
+			s.mustClose(t) // from here on nothing of it calls the disk
+			over = killed == nil
 			for _, d := range []*faultfs.Memory{killed, cut, end} {
 				if d == nil {
 					continue
