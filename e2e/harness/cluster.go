@@ -117,7 +117,9 @@ func (c *Cluster) flags(m *Member) (args []string) {
 }
 
 // Form runs all nodes, each with the addresses of those before it, waits until
-// all are ready, and says how long that took.
+// all are ready, and says how long that took. It returns once all are alive for one
+// another: a busy machine may have ended the first life of one at once, and what is
+// created before its next one has no replica there.
 func (c *Cluster) Form() time.Duration {
 	c.t.Helper()
 	begin := time.Now()
@@ -134,7 +136,11 @@ func (c *Cluster) Form() time.Duration {
 		}
 	}
 	c.AwaitReady(c.Members...)
-	return time.Since(begin)
+	took := time.Since(begin)
+	c.AwaitNodes(startTimeout, "all nodes are alive", func(info client.NodesInfo) bool {
+		return len(info.Nodes) == len(c.Members) && !slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool { return n.State != "alive" })
+	})
+	return took
 }
 
 // Add runs one more node and waits until it is ready.

@@ -83,10 +83,11 @@ func Standing(info client.TopicInfo) string {
 	return text
 }
 
-// Whole says that every partition has a leader and all replicas in sync.
+// Whole says that every partition has a leader, and as many replicas as the topic
+// asks for, all in sync.
 func Whole(info client.TopicInfo) bool {
 	for _, p := range info.Layout.Partitions {
-		if p.Leader == "" || len(p.ISR) != len(p.Replicas) {
+		if p.Leader == "" || len(p.ISR) != len(p.Replicas) || len(p.Replicas) < info.Replicas {
 			return false
 		}
 	}
