@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"tidewire": main})
+	testscript.Main(m, map[string]func(){"tidewire": main, "coarsened": coarsened})
 }
 
 // TestScripts runs testdata/script: each is a session at a shell, beside a
