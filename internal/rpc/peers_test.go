@@ -93,14 +93,14 @@ func TestANodeThatReturnsIsReached(t *testing.T) {
 	}
 	again := serve(t, ServerConfig{}, address)
 	again.Broker(&broker{append: keepAll})
-	began := time.Now()
+	began, late := time.Now(), lateness()
 	for appended(t, r, batchOf(1)).Err != nil {
 		if time.Since(began) > 5*time.Second {
 			t.Fatal("it is not reached")
 		}
 		<-time.After(time.Millisecond)
 	}
-	if d := time.Since(began); d > 1500*time.Millisecond {
+	if d := time.Since(began); d > 1500*time.Millisecond+late() {
 		t.Errorf("it was reached after %v", d)
 	}
 }
@@ -205,19 +205,16 @@ func TestASilentNodeShows(t *testing.T) {
 	defer stream.Close()
 	await(t, followed)
 	close(f.freeze)
-	began := time.Now()
+	began, late := time.Now(), lateness()
 	if err := stream.Recv(&FromLeader{}); !fault.Is(err, fault.LeaderUnavailable) {
 		t.Error(err)
 	}
 	if a := await(t, answers); !fault.Is(a.Err, fault.UnknownOutcome) {
 		t.Errorf("%+v", a)
 	}
-	const limit = 2500 * time.Millisecond // and what the scheduler of a busy machine adds
-	if d := time.Since(began); d > limit {
-		t.Errorf("the client noticed after %v", d)
-	}
-	if d := await(t, gone).Sub(began); d > limit {
-		t.Errorf("the server noticed after %v", d)
+	client, server := time.Since(began), await(t, gone).Sub(began)
+	if limit := 2500*time.Millisecond + late(); max(client, server) > limit {
+		t.Errorf("the client noticed after %s, the server after %s; within %s they should have", client, server, limit)
 	}
 }
 
@@ -246,9 +243,9 @@ func TestProbes(t *testing.T) {
 	probe := func(address string, life ident.BrokerEpoch, limit time.Duration) (cluster.Outcome, time.Duration) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		began := time.Now()
+		began, late := time.Now(), lateness()
 		o := peersTo(t, "").Probe(ctx, cluster.Node{ID: nodeB, BrokerEpoch: life, Addresses: cluster.Addresses{RPC: address}})
-		return o, time.Since(began)
+		return o, time.Since(began) - late()
 	}
 	if o, _ := probe(s.Addr(), 4, 5*time.Second); o != cluster.Answered {
 		t.Error(o)
