@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -117,5 +118,8 @@ func (b backend) ServeFollow(ctx context.Context, f rpc.Follow, s rpc.FollowerSt
 	return b.broker.ServeFollow(ctx, f, s)
 }
 
-// Probe says which life this node is in.
-func (b backend) Probe(context.Context) (cluster.Life, error) { return b.life(), nil }
+// Probe says which life this node is in, or asks to be in: the coordinator may know
+// sooner than the node that it counts.
+func (b backend) Probe(context.Context) (cluster.Life, error) {
+	return cmp.Or(b.registration.Begun(), b.life()), nil
+}

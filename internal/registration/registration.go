@@ -57,6 +57,7 @@ const expireLimit = 2 * time.Second
 type Registration struct {
 	cfg   Config
 	state atomic.Pointer[standing]
+	begun atomic.Pointer[cluster.Life]
 	first chan struct{} // closed when the first life counts
 	once  sync.Once
 
@@ -85,11 +86,16 @@ func New(cfg Config) *Registration {
 	cfg.Lease = cmp.Or(cfg.Lease, 2*time.Second)
 	r := &Registration{cfg: cfg, first: make(chan struct{})}
 	r.state.Store(&standing{})
+	r.begun.Store(&cluster.Life{})
 	return r
 }
 
 // Life is the life at hand; zero: none that counts.
 func (r *Registration) Life() cluster.Life { return r.state.Load().life }
+
+// Begun is the life at hand, or the one that asks to count: it may do so already, and
+// its node has yet to hear of it. Zero: none.
+func (r *Registration) Begun() cluster.Life { return *r.begun.Load() }
 
 // Holds says whether this node has a lease at this moment.
 func (r *Registration) Holds() bool {
@@ -121,6 +127,7 @@ func (r *Registration) Run(ctx context.Context) error {
 			return err
 		}
 		r.begin(&standing{}, nil)
+		r.begun.Store(&cluster.Life{})
 		r.cfg.Logger.Warn("this life of the node is over: another one begins", "err", err)
 		// Two processes that take one another's lives do not do it all the time.
 		if time.Since(began) < shortLife && !sleep.For(ctx, shortLife/2+rand.N(shortLife)) {
@@ -147,6 +154,7 @@ func (r *Registration) live(ctx context.Context) error {
 	if err := r.cfg.OnLife(ctx, life, unfit, s); err != nil {
 		return fmt.Errorf("begin life %d: %w", life.Epoch, err)
 	}
+	r.begun.Store(&life)
 	if _, err := r.insist(ctx, cluster.Change{Activate: &cluster.Activate{Node: life.Node, Epoch: life.Epoch}}); err != nil {
 		return fmt.Errorf("activate life %d: %w", life.Epoch, err)
 	}
@@ -244,6 +252,7 @@ func passing(err error) bool {
 func (r *Registration) leave(ctx context.Context) {
 	life := r.Life()
 	r.state.Store(&standing{})
+	r.begun.Store(&cluster.Life{})
 	if life.Epoch == 0 {
 		return
 	}

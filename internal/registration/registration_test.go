@@ -32,6 +32,7 @@ type scene struct {
 	slow   time.Duration // before a renewal is answered
 	refuse error         // of Register
 	lag    bool          // the feed does not follow
+	mute   bool          // nobody hears that it is activated
 }
 
 func newScene() *scene {
@@ -97,6 +98,9 @@ func (s *scene) Propose(_ context.Context, c cluster.Change) (cluster.Answer, er
 		}
 		s.edit(func(n *cluster.Node) { n.State, n.Activated = cluster.Alive, n.BrokerEpoch })
 		s.say("activate %d", c.Activate.Epoch)
+		if s.mute {
+			return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "another one leads from now on")
+		}
 	case c.Expire != nil:
 		s.edit(func(n *cluster.Node) { n.State, n.Ended = cluster.Dead, n.BrokerEpoch })
 		s.say("expire %d", c.Expire.Lives[0].Epoch)
@@ -187,6 +191,39 @@ func TestALifeFromItsBeginningToItsEnd(t *testing.T) {
 		if got := s.told(); got != "expire 11" || r.Holds() {
 			t.Fatal(got)
 		}
+	})
+}
+
+// Whoever probes the node then must not take it for one that was started anew.
+func TestALifeHasBegunBeforeItsNodeHearsThatItCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.mute = true
+		r, end := s.run(t, 0)
+		time.Sleep(time.Minute)
+		var n cluster.Node
+		s.set(func() { n = *s.now.Nodes[me] })
+		if n.Activated != 11 || r.Life().Epoch != 0 {
+			t.Fatalf("%+v, and the node is in life %v", n, r.Life())
+		}
+		life := cluster.Life{Node: me, Epoch: 11}
+		if r.Begun() != life {
+			t.Errorf("begun is %v, not %v", r.Begun(), life)
+		}
+		s.set(func() { s.mute = false })
+		<-r.Registered()
+		if r.Begun() != life || r.Life() != life {
+			t.Errorf("begun is %v, and it is in %v", r.Begun(), r.Life())
+		}
+		s.set(func() {
+			s.edit(func(n *cluster.Node) { n.State, n.Ended = cluster.Dead, n.BrokerEpoch })
+			s.mute = true
+		})
+		time.Sleep(time.Second)
+		if r.Begun() == life {
+			t.Error("a life that is over goes on")
+		}
+		_ = end() // it was ended here
 	})
 }
 
