@@ -86,6 +86,7 @@ pure: ## tests of the pure packages, which have no goroutine to race
 race: ## tests of everything else but e2e, with the race detector
 	$(GO) test -race -timeout 10m $(TESTFLAGS) $(race_packages)
 	$(GO) test -race -tags faults -run Proxy -timeout 1m $(TESTFLAGS) ./internal/rpc
+	$(GO) test -run OneAnothersAddresses -timeout 2m $(TESTFLAGS) ./coordinator
 
 .PHONY: e2e
 e2e: build ## tests with real processes, against ./bin/tidewire

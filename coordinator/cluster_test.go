@@ -334,36 +334,6 @@ func (n *net3) locate(of ident.NodeID) (string, bool) {
 	return "", false
 }
 
-// Machines that got one another's addresses, as containers do: the configuration has
-// no address twice, and yet it comes to say where each of them is. Else nobody else
-// could ever come in.
-func TestMembersComeBackAtOneAnothersAddresses(t *testing.T) {
-	for name, moved := range map[string][]int{"two swap": {0, 2, 1}, "all go round": {1, 2, 0}} {
-		t.Run(name, func(t *testing.T) {
-			n := newNet()
-			var dirs, addresses [3]string
-			var stops [3]func()
-			all := make([]*coordinator.Coordinator, 3)
-			for i := range all {
-				dirs[i] = t.TempDir()
-				all[i], stops[i] = n.run(t, ident.NodeID{byte(i + 1)}, dirs[i], func(c *coordinator.Config) { c.Locate = n.locate })
-				addresses[i] = all[i].Addr()
-			}
-			eventually(t, 10*time.Second, "all three vote", func() bool { return len(all[0].Status().Voters) == 3 })
-			for _, stop := range stops {
-				stop()
-			}
-			for i := range all {
-				all[i], _ = n.run(t, ident.NodeID{byte(i + 1)}, dirs[i], func(c *coordinator.Config) {
-					c.Found, c.Locate, c.Bind = false, n.locate, addresses[moved[i]]
-				})
-			}
-			late, _ := n.run(t, ident.NodeID{4}, t.TempDir(), func(c *coordinator.Config) { c.Locate = n.locate })
-			eventually(t, 10*time.Second, "a fourth comes in", func() bool { return len(late.Status().Voters) == 4 })
-		})
-	}
-}
-
 func TestANodeOfAnotherClusterIsNotTakenIn(t *testing.T) {
 	n := newNet()
 	c, _ := n.run(t, ident.NodeID{1}, t.TempDir(), nil)
