@@ -23,7 +23,9 @@ const (
 	mostLogFiles = 1000
 	mostOther    = 256
 	leastOther   = 64
-	peers        = 32
+	// Each of the others has one for calls, and one for each of two streams.
+	mostPeers  = 96
+	leastPeers = 32
 	// leastCeiling is what a node works with; below it work that needs files
 	// would wait for one another.
 	leastCeiling = 256
@@ -46,7 +48,7 @@ func Divide(ceiling uint64) (Descriptors, error) {
 		return Descriptors{}, fmt.Errorf("this process may have %d open files, and a node needs %d at least: raise the limit (ulimit -n, LimitNOFILE=) to %d or more", ceiling, leastCeiling, leastCeiling)
 	}
 	c := int(min(ceiling, math.MaxInt32)) // unlimited is far above what a kernel has
-	d := Descriptors{Ceiling: c, LogFiles: min(mostLogFiles, c/4), Other: max(leastOther, min(mostOther, c/8)), Peers: peers}
+	d := Descriptors{Ceiling: c, LogFiles: min(mostLogFiles, c/4), Other: max(leastOther, min(mostOther, c/8)), Peers: max(leastPeers, min(mostPeers, c/16))}
 	d.Connections = c - d.LogFiles - d.Other - d.Peers
 	return d, nil
 }
@@ -59,7 +61,7 @@ func (d Descriptors) MaxConnections(asked int) (int, error) {
 	}
 	if asked > d.Connections {
 		return 0, fmt.Errorf("max_connections: %d needs more open files than the process may have: the limit is %d, of which %d are for the log and the node itself; raise it (ulimit -n, LimitNOFILE=) to %d or more",
-			asked, d.Ceiling, d.Ceiling-d.Connections, asked+mostLogFiles+mostOther+peers)
+			asked, d.Ceiling, d.Ceiling-d.Connections, asked+mostLogFiles+mostOther+mostPeers)
 	}
 	return asked, nil
 }

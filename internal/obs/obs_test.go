@@ -101,10 +101,10 @@ func TestTheRaisedLimitInTheErrorIsEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := low.MaxConnections(50_000); err == nil || !strings.Contains(err.Error(), "51288") {
+	if _, err := low.MaxConnections(50_000); err == nil || !strings.Contains(err.Error(), "51352") {
 		t.Fatalf("got %v", err)
 	}
-	raised, err := Divide(51288)
+	raised, err := Divide(51352)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ type appendItem struct {
 // appendResponse is tidewirepb.AppendResponse.
 type appendResponse struct {
 	items []answer
-	bytes uint64 // that were read
 }
 
 type answer struct {
@@ -33,14 +32,7 @@ type answer struct {
 const itemBytes = 64
 
 func (m *appendRequest) encode(e *encoder) {
-	size := itemBytes
-	for i := range m.items {
-		size += itemBytes
-		if n := len(m.items[i].Batch); n < referFrom {
-			size += n
-		}
-	}
-	e.begin(size)
+	e.begin()
 	for i := range m.items {
 		it := &m.items[i]
 		o := e.open(1)
@@ -103,14 +95,7 @@ func keep(b []byte, given bool) []byte {
 }
 
 func (m *appendResponse) encode(e *encoder) {
-	size := 0
-	for i := range m.items {
-		size += itemBytes
-		if _, ok := runOf(m.items[i].Records); !ok {
-			size += 32 * len(m.items[i].Records)
-		}
-	}
-	e.begin(size)
+	e.begin()
 	for i := range m.items {
 		it := &m.items[i]
 		o := e.open(1)
@@ -167,7 +152,7 @@ const (
 )
 
 func (m *appendResponse) decode(b []byte) error {
-	m.items, m.bytes = m.items[:0], uint64(len(b))
+	m.items = m.items[:0]
 	records := 0
 	d := decoder{rest: b}
 	for d.next() {

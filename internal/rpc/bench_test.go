@@ -6,61 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"tidewire/internal/rpc/tidewirepb"
 )
-
-// bare is grpc as the generated code alone would use it.
-type bare struct {
-	tidewirepb.UnimplementedBrokerServer
-}
-
-func (bare) Append(stream grpc.BidiStreamingServer[tidewirepb.AppendRequest, tidewirepb.AppendResponse]) error {
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return nil
-		}
-		a := &tidewirepb.AppendResponse{}
-		for _, it := range m.Items {
-			a.Items = append(a.Items, &tidewirepb.AppendResponse_Item{Id: it.Id, Run: &tidewirepb.AppendResponse_Run{Offset: 5, Timestamp: 6, Count: 1}})
-		}
-		if err := stream.Send(a); err != nil {
-			return nil
-		}
-	}
-}
-
-func bareStream(b *testing.B) grpc.BidiStreamingClient[tidewirepb.AppendRequest, tidewirepb.AppendResponse] {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := grpc.NewServer()
-	tidewirepb.RegisterBrokerServer(s, bare{})
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.Serve(l) })
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	b.Cleanup(func() { cancel(); conn.Close(); s.Stop(); wg.Wait() })
-	stream, err := tidewirepb.NewBrokerClient(conn).Append(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return stream
-}
-
-func bareRequest(id int, batch []byte) *tidewirepb.AppendRequest {
-	return &tidewirepb.AppendRequest{Items: []*tidewirepb.AppendRequest_Item{{
-		Id: uint64(id), Partition: &tidewirepb.Partition{Topic: topic.Topic[:], Index: uint32(topic.Index)}, Epoch: 9, Batch: batch,
-	}}}
-}
 
 func peerOf(b *testing.B) *Peer {
 	s := serve(b, ServerConfig{}, "127.0.0.1:0")
@@ -122,18 +68,6 @@ func BenchmarkAppendPingPong(b *testing.B) {
 			}
 		}
 	})
-	b.Run("grpc", func(b *testing.B) {
-		stream := bareStream(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := stream.Send(bareRequest(1, batch)); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := stream.Recv(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 	b.Run("peer", func(b *testing.B) {
 		r := peerOf(b)
 		answer := make(chan Appended, 1)
@@ -152,31 +86,6 @@ func BenchmarkAppendPingPong(b *testing.B) {
 func BenchmarkAppendManyUnderWay(b *testing.B) {
 	batch := batchOf(1 << 10)
 	const underWay = 256
-	b.Run("grpc", func(b *testing.B) {
-		stream := bareStream(b)
-		var wg sync.WaitGroup
-		room := make(chan struct{}, underWay)
-		n := 0
-		b.ReportAllocs()
-		b.SetBytes(1 << 10)
-		wg.Go(func() {
-			for {
-				if _, err := stream.Recv(); err != nil {
-					return
-				}
-				<-room
-			}
-		})
-		for b.Loop() {
-			room <- struct{}{}
-			n++
-			if err := stream.Send(bareRequest(n, batch)); err != nil {
-				b.Fatal(err)
-			}
-		}
-		_ = stream.CloseSend()
-		wg.Wait()
-	})
 	b.Run("peer", func(b *testing.B) {
 		r := peerOf(b)
 		room := make(chan struct{}, underWay)
@@ -201,7 +110,7 @@ func BenchmarkAppendManyUnderWay(b *testing.B) {
 // Replication in one direction: what a push of 1 KiB costs.
 func BenchmarkPushes(b *testing.B) {
 	r := peerOf(b)
-	f, err := r.Follow(context.Background(), opening)
+	f, err := r.Follow(context.Background(), asFollower)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -225,7 +134,7 @@ func BenchmarkPushes(b *testing.B) {
 // A replication round trip: a follower says something, and the leader pushes.
 func BenchmarkFollowPingPong(b *testing.B) {
 	r := peerOf(b)
-	f, err := r.Follow(context.Background(), opening)
+	f, err := r.Follow(context.Background(), asFollower)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,16 +31,6 @@ func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
-	case *encoder:
-		return v.message(), nil
-	case *followRequest:
-		var e encoder
-		v.encode(&e)
-		return e.message(), nil
-	case *followResponse:
-		var e encoder
-		v.encode(&e)
-		return e.message(), nil
 	case *tidewirepb.ReadResponse:
 		return marshalRead(v)
 	case proto.Message:
@@ -57,52 +47,35 @@ func marshalRead(r *tidewirepb.ReadResponse) (mem.BufferSlice, error) {
 		return nil, err
 	}
 	var e encoder
-	e.begin(len(rest) + 16 + min(len(r.Batches), referFrom))
+	e.begin()
 	e.bytes(1, r.Batches)
 	e.b = append(e.b, rest...)
-	return e.message(), nil
+	var out mem.BufferSlice
+	for _, piece := range e.message() {
+		out = append(out, mem.SliceBuffer(piece))
+	}
+	return out, nil
 }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if most := bound(v); data.Len() > most {
 		return fmt.Errorf("a message of %d bytes; %d are allowed", data.Len(), most)
 	}
-	if m, ok := v.(proto.Message); ok {
-		buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
-		defer buffer.Free()
-		return proto.Unmarshal(buffer.ReadOnlyData(), m)
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no message", v)
 	}
-	b, given := contiguous(data)
-	switch v := v.(type) {
-	case *appendRequest:
-		return v.decode(b, given)
-	case *appendResponse:
-		return v.decode(b)
-	case *followRequest:
-		return v.decode(b)
-	case *followResponse:
-		return v.decode(b, given)
-	}
-	return fmt.Errorf("%T is no message", v)
-}
-
-// contiguous gives a message in one piece: as it lies in the transport's buffer, which
-// is used again, or copied together, which is the reader's own.
-func contiguous(data mem.BufferSlice) (b []byte, given bool) {
-	if len(data) == 1 {
-		return data[0].ReadOnlyData(), false
-	}
-	return data.Materialize(), true
+	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buffer.Free()
+	return proto.Unmarshal(buffer.ReadOnlyData(), m)
 }
 
 func bound(v any) int {
 	switch v.(type) {
-	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.WatchResponse:
+	case *tidewirepb.ReadResponse, *tidewirepb.WatchResponse:
 		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be
 	case *tidewirepb.ConnectionsResponse:
 		return maxListBytes
-	case *appendResponse:
-		return maxMessageBytes // answers of as many records as a request can hold
 	}
 	return maxControlBytes
 }

@@ -1,7 +1,9 @@
 package rpc
 
 import (
-	"google.golang.org/grpc/mem"
+	"encoding/binary"
+	"net"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -13,27 +15,35 @@ import (
 // copying them. A piece of its own costs the writer about as much as copying so much.
 const referFrom = 8 << 10
 
-// encoder writes one message in the wire format of protobuf. What the generated code
-// would do in two walks over objects made for it, this does in one over the values
-// themselves, and it copies no large bytes.
+// encoder writes one message in the wire format of protobuf, with room before it for
+// the head of a frame. What the generated code would do in two walks over objects made
+// for it, this does in one over the values themselves, and it copies no large bytes.
+// It is used again for the next message, once that one was written.
 type encoder struct {
 	b        []byte
-	parts    mem.BufferSlice // pieces that are done: of b, and bytes referred to
-	done     int             // so much of b is in parts
-	referred int             // bytes referred to
-	pooled   *[]byte         // what b lies in, if the transport is to give it back
+	refers   []reference
+	referred int         // bytes of them
+	parts    net.Buffers // of the message in hand
 }
 
-// begin makes room for a message that takes up to so many bytes beside those that it
-// refers to. The encoder may be used again once its message was handed on.
-func (e *encoder) begin(size int) {
-	*e = encoder{}
-	if mem.IsBelowBufferPoolingThreshold(size) {
-		e.b = make([]byte, 0, size)
-		return
+// reference is bytes that belong into a message, and where.
+type reference struct {
+	at    int // of encoder.b
+	bytes []byte
+}
+
+// keptBytes bounds the room that an encoder keeps for its next message.
+const keptBytes = 1 << 20
+
+func (e *encoder) begin() {
+	if cap(e.b) > keptBytes {
+		e.b = nil
 	}
-	e.pooled = mem.DefaultBufferPool().Get(size)
-	e.b = (*e.pooled)[:0]
+	if e.b == nil {
+		e.b = make([]byte, 0, 512)
+	}
+	clear(e.refers)
+	e.b, e.refers, e.referred = e.b[:frameHead], e.refers[:0], 0
 }
 
 // varint writes a number; zero is what a field is that is not there.
@@ -57,16 +67,8 @@ func (e *encoder) bytes(field protowire.Number, v []byte) {
 		e.b = append(e.b, v...)
 		return
 	}
-	e.piece()
-	e.parts = append(e.parts, mem.SliceBuffer(v))
+	e.refers = append(e.refers, reference{len(e.b), v})
 	e.referred += len(v)
-}
-
-func (e *encoder) piece() {
-	if len(e.b) > e.done {
-		e.parts = append(e.parts, mem.SliceBuffer(e.b[e.done:len(e.b):len(e.b)]))
-		e.done = len(e.b)
-	}
 }
 
 // opened is a message within the message, whose length is written when it ends.
@@ -122,17 +124,30 @@ func (e *encoder) problem(field protowire.Number, err error) {
 	e.b = protowire.AppendBytes(e.b, b)
 }
 
-// message is the whole, as the transport takes it.
-func (e *encoder) message() mem.BufferSlice {
-	switch {
-	case len(e.parts) > 0: // they lie in it, each for itself
-		e.piece()
-		return e.parts
-	case e.pooled != nil:
-		*e.pooled = e.b
-		return mem.BufferSlice{mem.NewBuffer(e.pooled, mem.DefaultBufferPool())}
-	}
-	return mem.BufferSlice{mem.SliceBuffer(e.b)}
+// len is of the message alone.
+func (e *encoder) len() int { return len(e.b) - frameHead + e.referred }
+
+// message is the whole of it in pieces, without the head of a frame.
+func (e *encoder) message() net.Buffers { return e.pieces(frameHead) }
+
+// frame is the message behind a head.
+func (e *encoder) frame(kind byte) net.Buffers {
+	e.b[0] = kind
+	binary.BigEndian.PutUint32(e.b[1:], uint32(e.len()))
+	return e.pieces(0)
 }
 
-func (e *encoder) len() int { return len(e.b) + e.referred }
+func (e *encoder) pieces(from int) net.Buffers {
+	e.parts = e.parts[:0]
+	for _, r := range e.refers {
+		if r.at > from {
+			e.parts = append(e.parts, e.b[from:r.at])
+		}
+		e.parts = append(e.parts, r.bytes)
+		from = r.at
+	}
+	if from < len(e.b) {
+		e.parts = append(e.parts, e.b[from:])
+	}
+	return e.parts
+}

@@ -13,7 +13,7 @@ import (
 	"tidewire/internal/record"
 )
 
-var opening = Follow{Follower: cluster.Life{Node: nodeA, Epoch: 2}, Leader: cluster.Life{Node: nodeB, Epoch: 4}}
+var asFollower = Follow{Follower: cluster.Life{Node: nodeA, Epoch: 2}, Leader: cluster.Life{Node: nodeB, Epoch: 4}}
 
 func TestFollowing(t *testing.T) {
 	s := serve(t, ServerConfig{}, "127.0.0.1:0")
@@ -21,7 +21,7 @@ func TestFollowing(t *testing.T) {
 	down := FromLeader{Pushes: []Push{{Partition: topic, Epoch: 3, HW: 9, Batches: bytes.Repeat([]byte("x"), 300<<10)}}, Refused: []Refused{{topic, 4}}}
 	ended := make(chan error, 1)
 	s.Broker(&broker{follow: func(_ context.Context, f Follow, st FollowerStream) error {
-		if f != opening {
+		if f != asFollower {
 			t.Errorf("opened with %+v", f)
 		}
 		var m FromFollower
@@ -42,7 +42,7 @@ func TestFollowing(t *testing.T) {
 		}
 	}})
 	r := toB(t, peersTo(t, s.Addr()))
-	f, err := r.Follow(t.Context(), opening)
+	f, err := r.Follow(t.Context(), asFollower)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func TestFollowing(t *testing.T) {
 
 func TestFollowingEndsWithTheLeadersAnswer(t *testing.T) {
 	s := serve(t, ServerConfig{}, "127.0.0.1:0")
-	b := &broker{}
-	s.Broker(b)
+	next := make(chan func(context.Context, Follow, FollowerStream) error, 1)
+	s.Broker(&broker{follow: func(ctx context.Context, f Follow, st FollowerStream) error { return (<-next)(ctx, f, st) }})
 	r := toB(t, peersTo(t, s.Addr()))
 	for _, c := range []struct {
 		follow func(context.Context, Follow, FollowerStream) error
@@ -85,8 +85,8 @@ func TestFollowingEndsWithTheLeadersAnswer(t *testing.T) {
 			return s.Send(&FromLeader{Pushes: []Push{{Batches: make([]byte, MaxSendBytes+1)}}})
 		}, fault.Internal},
 	} {
-		b.follow = c.follow
-		f, err := r.Follow(t.Context(), opening)
+		next <- c.follow
+		f, err := r.Follow(t.Context(), asFollower)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestALeaderEndsAStream(t *testing.T) {
 		func(st FollowerStream) { st.End(); st.End() },
 		func(FollowerStream) { s.stop() },
 	} {
-		f, err := r.Follow(t.Context(), opening)
+		f, err := r.Follow(t.Context(), asFollower)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestALeaderEndsAStream(t *testing.T) {
 		wg.Wait()
 		f.Close()
 	}
-	if f, err := r.Follow(t.Context(), opening); err == nil {
+	if f, err := r.Follow(t.Context(), asFollower); err == nil {
 		err = f.Recv(&FromLeader{})
 		f.Close()
 		if !fault.Is(err, fault.LeaderUnavailable) {
@@ -154,7 +154,7 @@ func TestASlowFollowerHoldsItsLeaderUp(t *testing.T) {
 		return nil
 	}})
 	r := toB(t, peersTo(t, s.Addr()))
-	f, err := r.Follow(t.Context(), opening)
+	f, err := r.Follow(t.Context(), asFollower)
 	if err != nil {
 		t.Fatal(err)
 	}

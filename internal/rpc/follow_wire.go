@@ -31,7 +31,7 @@ func (e *encoder) life(field protowire.Number, l cluster.Life) {
 
 func (m *followRequest) encode(e *encoder) {
 	if o := m.opening; o != nil {
-		e.begin(2 * itemBytes)
+		e.begin()
 		at := e.small(1)
 		e.life(1, o.Follower)
 		e.life(2, o.Leader)
@@ -39,7 +39,7 @@ func (m *followRequest) encode(e *encoder) {
 		return
 	}
 	f := m.from
-	e.begin(itemBytes * (len(f.Standings) + len(f.Held)))
+	e.begin()
 	for i := range f.Standings {
 		s := &f.Standings[i]
 		at := e.small(2)
@@ -156,13 +156,7 @@ func (h *Held) decode(b []byte) error {
 
 func (m *followResponse) encode(e *encoder) {
 	f := m.from
-	size := 2*itemBytes*len(f.Divergences) + 2*itemBytes*len(f.Pushes) + itemBytes*len(f.Refused)
-	for i := range f.Pushes {
-		if n := len(f.Pushes[i].Batches); n < referFrom {
-			size += n
-		}
-	}
-	e.begin(size)
+	e.begin()
 	for i := range f.Divergences {
 		v := &f.Divergences[i]
 		o := e.open(1)

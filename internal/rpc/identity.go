@@ -13,7 +13,7 @@ import (
 	"tidewire/internal/ident"
 )
 
-// identityKey is the metadata that every call carries:
+// identityKey is the metadata that every call carries, and what every stream opens with:
 //
 //	<format> <cluster> <caller> <broker epoch of the caller> <node that is meant>
 //
@@ -21,7 +21,7 @@ import (
 // takes one byte in the headers of all calls of a connection but the first.
 const (
 	identityKey = "tidewire"
-	format      = "1"
+	format      = "2"
 )
 
 // identity is who calls whom.

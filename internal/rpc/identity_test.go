@@ -21,14 +21,14 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%q: %+v, %v", i, got, err)
 		}
 	}
-	for _, bad := range []string{"", "1", "2 - - 0 -", "1 - - 0", "1 - - x -", "1 - - 0 - -", "1 zz - 0 -", "1 {00000000-0000-0000-0000-000000000001} - 0 -"} {
+	for _, bad := range []string{"", "2", "1 - - 0 -", "2 - - 0", "2 - - x -", "2 - - 0 - -", "2 zz - 0 -", "2 {00000000-0000-0000-0000-000000000001} - 0 -"} {
 		if i, err := parseIdentity(bad); err == nil {
 			t.Errorf("%q is %+v", bad, i)
 		} else if err.Kind != fault.LeaderUnavailable {
 			t.Errorf("%q: %v", bad, err.Kind)
 		}
 	}
-	for _, md := range []metadata.MD{nil, {}, {identityKey: {"1 - - 0 -", "1 - - 0 -"}}} {
+	for _, md := range []metadata.MD{nil, {}, {identityKey: {"2 - - 0 -", "2 - - 0 -"}}} {
 		if _, err := readIdentity(md); err == nil {
 			t.Errorf("%v says who calls", md)
 		}

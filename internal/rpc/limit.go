@@ -10,9 +10,8 @@ import (
 // unread. Waiting with it instead would leave it to those that are there.
 type limited struct {
 	net.Listener
-	most    int64
-	open    atomic.Int64
-	metrics *Metrics
+	most int64
+	open atomic.Int64
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -22,7 +21,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.open.Add(1) <= l.most {
-			return &counted{Conn: &weighed{conn, l.metrics}, open: &l.open}, nil
+			return &counted{Conn: conn, open: &l.open}, nil
 		}
 		l.open.Add(-1)
 		_ = conn.Close() // nothing was said on it

@@ -66,6 +66,36 @@ func (m *Metrics) done(end, full string, err error) {
 	m.calls.WithLabelValues(end, method(full), code).Inc()
 }
 
+// opened counts a stream on a connection of its own, at the end that opened it.
+func (m *Metrics) opened(method string, f *framed, err error) {
+	if err != nil {
+		m.done(caller, method, err)
+		return
+	}
+	count := m.streams.WithLabelValues(caller, method)
+	count.Inc()
+	context.AfterFunc(f.ctx, count.Dec)
+}
+
+// carried counts one at the other end, until it calls what it gets with its end.
+func (m *Metrics) carried(method string) func(*ending) {
+	count := m.streams.WithLabelValues(callee, method)
+	count.Inc()
+	return func(end *ending) {
+		count.Dec()
+		m.ended(method, end)
+	}
+}
+
+// ended counts the end of a stream at the end that gives it.
+func (m *Metrics) ended(method string, end *ending) {
+	if end.problem == nil {
+		m.done(callee, method, nil)
+		return
+	}
+	m.done(callee, method, end)
+}
+
 // serving counts what a server answers.
 func (m *Metrics) serving() []grpc.ServerOption {
 	return []grpc.ServerOption{

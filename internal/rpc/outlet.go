@@ -6,8 +6,8 @@ import (
 )
 
 // calmBytes is how much may be handed to a stream without any of it being known to
-// have left, before a send could have to wait: three quarters of what grpc lets a
-// stream queue.
+// have arrived, before a send could have to wait: well below what both kernels take in
+// for one that does not read.
 const calmBytes = 48 << 10
 
 // outlet sends values over a stream, combining what waits into one message.

@@ -175,12 +175,17 @@ type stamp struct {
 	metadata.MD
 }
 
+// identity is what this node says of a call.
+func (r *Peer) identity() identity {
+	return identity{cluster: r.peers.cfg.Cluster(), source: r.peers.cfg.Self(), target: r.node}
+}
+
 // outgoing gives a call its metadata.
 func (r *Peer) outgoing(ctx context.Context) context.Context {
 	if !r.used.Load() {
 		r.used.Store(true)
 	}
-	i := identity{cluster: r.peers.cfg.Cluster(), source: r.peers.cfg.Self(), target: r.node}
+	i := r.identity()
 	s := r.stamp.Load()
 	if s == nil || s.identity != i {
 		s = &stamp{i, metadata.MD{identityKey: {i.String()}}}

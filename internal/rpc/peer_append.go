@@ -1,22 +1,13 @@
 package rpc
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-
 	"tidewire/internal/fault"
-	"tidewire/internal/rpc/tidewirepb"
 )
-
-// openLimit bounds how long batches wait for a stream to their leader.
-const openLimit = 3 * time.Second
 
 // Append gives a batch to the broker, over the one stream that all batches for it
 // take. It never waits. done is called exactly once, perhaps before Append returns,
@@ -33,6 +24,28 @@ type appender struct {
 	mu      sync.Mutex
 	current *appendStream // nil: none
 	ended   bool
+	// Who could not be reached is not tried again for a while.
+	cause error // nil: it was reached
+	since time.Time
+	pause time.Duration
+}
+
+// firstPause and lastPause bound how long a node that cannot be reached is left alone.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// tried notes whether the node was reached, which who refuses a stream was.
+func (a *appender) tried(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var end *ending
+	if err == nil || errors.As(err, &end) {
+		a.cause, a.pause = nil, 0
+		return
+	}
+	a.cause, a.since, a.pause = err, time.Now(), min(max(firstPause, a.pause*8/5), lastPause)
 }
 
 func (a *appender) append(req Append, done func(Appended)) {
@@ -56,6 +69,9 @@ func (a *appender) stream() (*appendStream, error) {
 		return nil, fault.New(fault.LeaderUnavailable, "the connection to %s was closed", a.peer.name())
 	}
 	if a.current == nil {
+		if a.cause != nil && time.Since(a.since) < a.pause {
+			return nil, lost(fault.LeaderUnavailable, a.peer.name(), a.cause)
+		}
 		s := newAppendStream(a.peer)
 		a.current = s
 		a.streams.Go(func() { s.run(); a.drop(s) })
@@ -87,9 +103,9 @@ type flight struct {
 
 // appendStream is one Append stream. What is guarded is guarded by out.mu.
 type appendStream struct {
-	peer   *Peer
-	out    *outlet[appendItem]
-	stream grpc.BidiStreamingClient[tidewirepb.AppendRequest, tidewirepb.AppendResponse]
+	peer *Peer
+	out  *outlet[appendItem]
+	line *framed
 	// message is being sent; by one at a time.
 	message encoder
 
@@ -141,30 +157,25 @@ func (s *appendStream) send(items []appendItem) (int, error) {
 	s.out.mu.Unlock()
 	m.encode(&s.message)
 	n := s.message.len()
-	return n, s.stream.SendMsg(&s.message)
+	return n, s.line.send(frameMessage, &s.message)
 }
 
 // run opens the stream, and keeps it until it breaks or the peer ends.
 func (s *appendStream) run() {
-	ctx, cancel := context.WithCancelCause(s.peer.outgoing(s.peer.ctx))
-	defer cancel(nil)
-	opening := time.AfterFunc(openLimit, func() { cancel(errors.New("it could not be reached in time")) })
-	stream, err := s.peer.broker.Append(ctx)
-	if !opening.Stop() && err == nil {
-		err = context.Cause(ctx)
-	}
+	line, err := s.peer.open(s.peer.ctx, methodAppend)
+	s.peer.appends.tried(err)
 	if err != nil {
 		s.out.open(true)
-		s.end(err, nil)
+		s.end(err)
 		return
 	}
-	s.stream = stream
+	s.line = line
 	var sender sync.WaitGroup
-	sender.Go(func() { s.out.run(ctx) })
+	sender.Go(func() { s.out.run(line.ctx) })
 	s.out.open(false)
 	err = s.receive()
-	cancel(err)
-	s.end(err, stream.Trailer())
+	line.close()
+	s.end(err)
 	sender.Wait()
 }
 
@@ -205,13 +216,15 @@ func (s *appendStream) receive() error {
 
 // next receives a message of n bytes.
 func (s *appendStream) next(m *appendResponse) (n uint64, err error) {
-	m.bytes = 0
-	err = s.stream.RecvMsg(m)
-	return m.bytes, err
+	b, _, err := s.line.next()
+	if err == nil {
+		err = m.decode(b)
+	}
+	return uint64(len(b)), err
 }
 
 // end answers all that was not answered.
-func (s *appendStream) end(err error, trailer metadata.MD) {
+func (s *appendStream) end(err error) {
 	unsent := s.out.end()
 	o := s.out
 	o.mu.Lock()
@@ -227,10 +240,9 @@ func (s *appendStream) end(err error, trailer metadata.MD) {
 	if refused {
 		taken = 0
 	}
-	if v := trailer.Get(takenKey); len(v) == 1 {
-		if n, err := strconv.ParseUint(v[0], 10, 64); err == nil {
-			taken = min(taken, n)
-		}
+	var end *ending
+	if errors.As(err, &end) {
+		taken = min(taken, end.taken)
 	}
 	for _, it := range unsent {
 		taken = min(taken, it.id-1)

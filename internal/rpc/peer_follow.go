@@ -3,53 +3,55 @@ package rpc
 import (
 	"context"
 	"errors"
-	"io"
-
-	"google.golang.org/grpc"
 
 	"tidewire/internal/fault"
-	"tidewire/internal/rpc/tidewirepb"
 )
 
 // Following is the follower's end of a replication stream. Send may be called by one
 // goroutine and Recv by another. Any error ends the stream; Close does too.
 type Following struct {
-	peer   *Peer
-	stream grpc.BidiStreamingClient[tidewirepb.FollowRequest, tidewirepb.FollowResponse]
-	end    context.CancelFunc
+	peer    *Peer
+	line    *framed
+	message encoder // being sent
 }
 
 // Follow opens a replication stream. The call returns before the leader has answered:
 // the first Recv tells.
 func (r *Peer) Follow(ctx context.Context, f Follow) (*Following, error) {
-	ctx, end := context.WithCancel(r.outgoing(ctx))
-	stream, err := r.broker.Follow(ctx)
-	if err == nil {
-		err = stream.SendMsg(&followRequest{opening: &f})
-	}
+	line, err := r.open(ctx, methodFollow)
 	if err != nil {
-		end()
 		return nil, lost(fault.LeaderUnavailable, r.name(), err)
 	}
-	return &Following{peer: r, stream: stream, end: end}, nil
+	s := &Following{peer: r, line: line}
+	if err := s.send(&followRequest{opening: &f}); err != nil {
+		line.close()
+		return nil, err
+	}
+	return s, nil
 }
 
-// Send says where the follower stands. It may wait for a leader that does not read.
-func (f *Following) Send(m *FromFollower) error {
-	if err := f.stream.SendMsg(&followRequest{from: m}); err != nil {
+func (f *Following) send(m *followRequest) error {
+	m.encode(&f.message)
+	if err := f.line.send(frameMessage, &f.message); err != nil {
 		return lost(fault.LeaderUnavailable, f.peer.name(), err) // Recv says why
 	}
 	return nil
 }
 
+// Send says where the follower stands. It may wait for a leader that does not read.
+func (f *Following) Send(m *FromFollower) error { return f.send(&followRequest{from: m}) }
+
 // Recv fills m, whose lists it uses again; the bytes in them are new. An error of the
 // leader's is what it answered; another one is LeaderUnavailable.
 func (f *Following) Recv(m *FromLeader) error {
-	err := f.stream.RecvMsg(&followResponse{m})
-	switch {
-	case err == nil:
+	b, given, err := f.line.next()
+	if err == nil {
+		err = (&followResponse{m}).decode(b, given)
+	}
+	if err == nil {
 		return nil
-	case errors.Is(err, io.EOF):
+	}
+	if end := (*ending)(nil); errors.As(err, &end) && end.problem == nil {
 		return fault.New(fault.LeaderUnavailable, "%s ended the stream", f.peer.name())
 	}
 	if answer, _ := reply(err); answer != nil {
@@ -59,4 +61,4 @@ func (f *Following) Recv(m *FromLeader) error {
 }
 
 // Close ends the stream: calls that wait return.
-func (f *Following) Close() { f.end() }
+func (f *Following) Close() { f.line.close() }

@@ -37,6 +37,7 @@ type Peers struct {
 	ctx    context.Context // of all that runs on connections; it ends with Close
 	cancel context.CancelCauseFunc
 	loops  sync.WaitGroup
+	lines  *lines
 
 	mu     sync.RWMutex
 	nodes  map[ident.NodeID]*Peer
@@ -53,6 +54,9 @@ func NewPeers(cfg PeersConfig) *Peers {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	p := &Peers{cfg: cfg, nodes: map[ident.NodeID]*Peer{}, at: map[string]*Peer{}}
+	p.lines = newLines(func(f *framed) {
+		p.cfg.Logger.Info("a node is silent: its stream is closed", "address", f.conn.RemoteAddr().String())
+	})
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p
 }
@@ -148,5 +152,6 @@ func (p *Peers) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel(errClosed)
+	p.lines.close()
 	p.loops.Wait()
 }

@@ -198,7 +198,7 @@ func TestASilentNodeShows(t *testing.T) {
 	answers := make(chan Appended, 1)
 	r.Append(Append{Partition: topic, Batch: batchOf(1)}, func(a Appended) { answers <- a })
 	await(t, took)
-	stream, err := r.Follow(t.Context(), opening)
+	stream, err := r.Follow(t.Context(), asFollower)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,9 +55,9 @@ func (s *Server) streaming(ctx context.Context, moment time.Duration, end <-chan
 	s.serving.Go(func() { served <- serve(ctx) })
 	select {
 	case err := <-served:
-		return statusOf(err)
+		return err
 	case <-end:
-		return statusOf(errEnded)
+		return errEnded
 	case <-s.stopping:
 	}
 	cancel(errStopping)
@@ -68,7 +68,7 @@ func (s *Server) streaming(ctx context.Context, moment time.Duration, end <-chan
 	case <-end:
 	case <-timer.C:
 	}
-	return statusOf(errStopping)
+	return errStopping
 }
 
 var errEnded = fault.New(fault.LeaderUnavailable, "the other node ended the stream")

@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-
 	"tidewire/internal/fault"
 	"tidewire/internal/record"
-	"tidewire/internal/rpc/tidewirepb"
 )
 
 // Bounds of the batches of one stream that are not answered, on both ends: past
@@ -24,17 +19,13 @@ const (
 	maxUnansweredBytes = 64 << 20
 )
 
-// takenKey is the trailer in which a server that ends a stream says the id of the
-// last batch that it took in: later ones never reached a log.
-const takenKey = "tidewire-taken"
-
 // appendMoment is how long batches under way have to be answered when the server stops.
 const appendMoment = 2 * time.Second
 
 // intake is the server's end of an Append stream.
 type intake struct {
-	out    *outlet[answer]
-	stream grpc.BidiStreamingServer[tidewirepb.AppendRequest, tidewirepb.AppendResponse]
+	out  *outlet[answer]
+	line *framed
 	// message is being sent; by one at a time.
 	message encoder
 
@@ -46,23 +37,20 @@ type intake struct {
 	ended bool   // no more is taken in
 }
 
-func (v brokerService) Append(stream grpc.BidiStreamingServer[tidewirepb.AppendRequest, tidewirepb.AppendResponse]) error {
-	b, err := v.backend()
-	if err != nil {
-		return err
-	}
-	in := &intake{stream: stream}
+func (s *Server) serveAppend(f *framed, b BrokerBackend) *ending {
+	in := &intake{line: f}
 	in.moved.L = &in.mu
 	in.out = newOutlet(cutAnswers)
 	in.out.send = in.send
-	return v.s.streaming(stream.Context(), appendMoment, nil, func(ctx context.Context) error { return in.serve(ctx, b, &v.s.serving) })
+	err := s.streaming(f.ctx, appendMoment, nil, func(ctx context.Context) error { return in.serve(ctx, b, &s.serving) })
+	return &ending{problem: err, taken: in.last()}
 }
 
 // serve takes batches in until the client is done, the stream breaks or ctx ends, and
 // then waits for what is not answered.
 func (in *intake) serve(ctx context.Context, b BrokerBackend, serving *sync.WaitGroup) error {
 	// The stream's own context lives on while ctx tells of an orderly end.
-	broken := in.stream.Context()
+	broken := in.line.ctx
 	release := context.AfterFunc(broken, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
@@ -79,9 +67,11 @@ func (in *intake) serve(ctx context.Context, b BrokerBackend, serving *sync.Wait
 	select {
 	case err = <-received:
 	case <-ctx.Done():
-		err = errStopping
+		if err = errStopping; broken.Err() != nil {
+			err = <-received // which ends with it
+		}
 	}
-	in.stream.SetTrailer(metadata.Pairs(takenKey, strconv.FormatUint(in.drain(broken), 10)))
+	in.drain(broken)
 	in.out.end()
 	stop()
 	sender.Wait()
@@ -91,10 +81,14 @@ func (in *intake) serve(ctx context.Context, b BrokerBackend, serving *sync.Wait
 func (in *intake) receive(broken context.Context, b BrokerBackend) error {
 	var m appendRequest
 	for {
-		if err := in.stream.RecvMsg(&m); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil // the client sends no more
-			}
+		bytes, given, err := in.line.next()
+		if errors.Is(err, io.EOF) {
+			return nil // the client has gone
+		}
+		if err == nil {
+			err = m.decode(bytes, given)
+		}
+		if err != nil {
 			return err
 		}
 		in.out.mu.Lock()
@@ -155,7 +149,7 @@ func (in *intake) answer(id uint64, bytes int, a Appended) {
 func (in *intake) send(answers []answer) (int, error) {
 	m := appendResponse{items: answers}
 	m.encode(&in.message)
-	err := in.stream.SendMsg(&in.message)
+	err := in.line.send(frameMessage, &in.message)
 	in.mu.Lock()
 	in.count -= len(answers)
 	in.moved.Broadcast()
@@ -163,9 +157,8 @@ func (in *intake) send(answers []answer) (int, error) {
 	return in.message.len(), err
 }
 
-// drain takes no more in, and returns once all is answered or the stream is broken:
-// the id of the last batch that was taken in.
-func (in *intake) drain(broken context.Context) uint64 {
+// drain takes no more in, and returns once all is answered or the stream is broken.
+func (in *intake) drain(broken context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.ended = true
@@ -173,6 +166,13 @@ func (in *intake) drain(broken context.Context) uint64 {
 	for in.count > 0 && broken.Err() == nil {
 		in.moved.Wait()
 	}
+}
+
+// last is the id of the last batch that was taken in; there will be none after it.
+func (in *intake) last() uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
 	return in.taken
 }
 

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
@@ -168,29 +166,27 @@ func (v brokerService) Probe(ctx context.Context, _ *tidewirepb.ProbeRequest) (*
 // stops: what waits to receive ends only with the stream.
 const followMoment = 100 * time.Millisecond
 
-func (v brokerService) Follow(stream grpc.BidiStreamingServer[tidewirepb.FollowRequest, tidewirepb.FollowResponse]) error {
-	b, err := v.backend()
-	if err != nil {
-		return err
-	}
-	f := &followerStream{ServerStream: stream, ended: make(chan struct{})}
-	return v.s.streaming(stream.Context(), followMoment, f.ended, func(ctx context.Context) error {
+func (s *Server) serveFollow(f *framed, b BrokerBackend) *ending {
+	st := &followerStream{line: f, ended: make(chan struct{})}
+	err := s.streaming(f.ctx, followMoment, st.ended, func(ctx context.Context) error {
 		var nothing FromFollower
 		first := followRequest{from: &nothing}
-		if err := stream.RecvMsg(&first); err != nil {
+		if err := st.recv(&first); err != nil {
 			return err
 		}
 		if first.opening == nil {
 			return fault.New(fault.Invalid, "a replication stream begins with who follows whom")
 		}
-		return b.ServeFollow(ctx, *first.opening, f)
+		return b.ServeFollow(ctx, *first.opening, st)
 	})
+	return &ending{problem: err}
 }
 
 type followerStream struct {
-	grpc.ServerStream
-	once  sync.Once
-	ended chan struct{} // closed by End
+	line    *framed
+	message encoder // being sent
+	once    sync.Once
+	ended   chan struct{} // closed by End
 }
 
 func (s *followerStream) End() { s.once.Do(func() { close(s.ended) }) }
@@ -203,9 +199,16 @@ func (s *followerStream) Send(m *FromLeader) error {
 	if n > MaxSendBytes {
 		return fault.New(fault.Internal, "pushes of %d bytes in one message; %d are allowed", n, MaxSendBytes)
 	}
-	return s.SendMsg(&followResponse{m})
+	(&followResponse{m}).encode(&s.message)
+	return s.line.send(frameMessage, &s.message)
 }
 
-func (s *followerStream) Recv(m *FromFollower) error {
-	return s.RecvMsg(&followRequest{from: m})
+func (s *followerStream) Recv(m *FromFollower) error { return s.recv(&followRequest{from: m}) }
+
+func (s *followerStream) recv(m *followRequest) error {
+	b, _, err := s.line.next()
+	if err != nil {
+		return fault.New(fault.LeaderUnavailable, "the follower's stream broke: %w", err)
+	}
+	return m.decode(b)
 }

@@ -99,7 +99,7 @@ func (c coordinatorService) Watch(r *tidewirepb.WatchRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	return c.s.streaming(stream.Context(), watchMoment, nil, func(ctx context.Context) error {
+	return statusOf(c.s.streaming(stream.Context(), watchMoment, nil, func(ctx context.Context) error {
 		return b.ServeWatch(ctx, r.From, func(m cluster.Message) error {
 			doc, err := document(m)
 			if err != nil {
@@ -107,5 +107,5 @@ func (c coordinatorService) Watch(r *tidewirepb.WatchRequest, stream grpc.Server
 			}
 			return stream.Send(&tidewirepb.WatchResponse{Message: doc})
 		})
-	})
+	}))
 }

@@ -21,7 +21,7 @@ import (
 	"tidewire/internal/rpc/tidewirepb"
 )
 
-// ServerConfig tunes the gRPC server. A zero field means its default.
+// ServerConfig tunes the server. A zero field means its default.
 type ServerConfig struct {
 	Bind      string        // required: host:port; port 0 picks one
 	Advertise string        // what other nodes dial; default: the address listened on
@@ -46,7 +46,8 @@ const (
 	// it; connWindowBytes likewise of all streams to a machine that does not.
 	windowBytes     = 1 << 20
 	connWindowBytes = 4 << 20
-	// Both ends write through a buffer of so many bytes.
+	// Both ends of a connection read through a buffer of so many bytes; gRPC's write
+	// through one too.
 	bufferBytes = 64 << 10
 	// aliveEvery is how long a connection may be silent before it is asked for a sign
 	// of life, and how long that may take.
@@ -54,7 +55,7 @@ const (
 )
 
 // Server is the listener of calls between nodes. It carries the standard health
-// service, and what nodes ask of one another.
+// service, what nodes ask of one another, and the streams between brokers.
 type Server struct {
 	cfg    ServerConfig
 	lis    net.Listener
@@ -67,6 +68,8 @@ type Server struct {
 
 	stopping chan struct{}  // closed when Run begins to end
 	serving  sync.WaitGroup // goroutines of streams
+	carrying sync.WaitGroup // framed connections
+	lines    *lines
 }
 
 // NewServer does no I/O and starts nothing. The health service says
@@ -90,8 +93,11 @@ func NewServer(cfg ServerConfig) *Server {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	s := &Server{cfg: cfg, health: health.NewServer(), stopping: make(chan struct{})}
+	s.lines = newLines(func(f *framed) {
+		cfg.Logger.Info("a node is silent: its stream is closed", "address", f.conn.RemoteAddr().String())
+	})
 	s.grpc = grpc.NewServer(append(cfg.Metrics.serving(),
-		grpc.ForceServerCodecV2(codec{}), grpc.InTapHandle(s.admit), grpc.WaitForHandlers(true),
+		grpc.Creds(newDoor(s)), grpc.ForceServerCodecV2(codec{}), grpc.InTapHandle(s.admit), grpc.WaitForHandlers(true),
 		grpc.ConnectionTimeout(cfg.IdleLimit/3), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.InitialWindowSize(windowBytes), grpc.InitialConnWindowSize(connWindowBytes),
@@ -114,7 +120,7 @@ func (s *Server) Open() error {
 	if err != nil {
 		return fmt.Errorf("listen for rpc: %w", err)
 	}
-	s.lis = &limited{Listener: l, most: int64(s.cfg.MostOpen), metrics: s.cfg.Metrics}
+	s.lis = &limited{Listener: l, most: int64(s.cfg.MostOpen)}
 	return nil
 }
 
@@ -156,9 +162,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.health.Shutdown()
 	close(s.stopping)
+	defer s.lines.close()
 	defer s.serving.Wait()
 	stopped := make(chan struct{})
-	wg.Go(func() { s.grpc.GracefulStop(); close(stopped) })
+	wg.Go(func() { s.grpc.GracefulStop(); s.carrying.Wait(); close(stopped) })
 	limit := time.NewTimer(s.cfg.StopLimit)
 	defer limit.Stop()
 	select {
@@ -166,6 +173,8 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-limit.C:
 		s.cfg.Logger.Info("rpc calls were cut", "after", s.cfg.StopLimit)
 		s.grpc.Stop() // GracefulStop returns then too
+		s.lines.close()
+		<-stopped // and then no backend is called any more
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"errors"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -57,6 +59,12 @@ func codeOf(f *fault.Error) codes.Code {
 // reply is what the end of a call says: the fault that the other node answered, or
 // nil and whether the other node has surely done nothing.
 func reply(err error) (f *fault.Error, refused bool) {
+	if end := (*ending)(nil); errors.As(err, &end) {
+		if end.problem == nil {
+			return nil, end.refused
+		}
+		return fault.As(end.problem), end.refused
+	}
 	s, ok := status.FromError(err)
 	if !ok {
 		return nil, false

@@ -790,6 +790,120 @@ func (x *WatchResponse) GetMessage() *Document {
 	return nil
 }
 
+// StreamOpen is the body of the frame that opens a stream.
+type StreamOpen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // Broker/Append or Broker/Follow
+	Caller        string                 `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"` // as the metadata of calls
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamOpen) Reset() {
+	*x = StreamOpen{}
+	mi := &file_tidewire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamOpen) ProtoMessage() {}
+
+func (x *StreamOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamOpen.ProtoReflect.Descriptor instead.
+func (*StreamOpen) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StreamOpen) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *StreamOpen) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+// StreamEnd is the body of the frame with which the called node ends one.
+type StreamEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`  // none: all is done
+	Refused       bool                   `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"` // nothing of the stream was read
+	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // of appends: the id of the last batch that was taken in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamEnd) Reset() {
+	*x = StreamEnd{}
+	mi := &file_tidewire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamEnd) ProtoMessage() {}
+
+func (x *StreamEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamEnd.ProtoReflect.Descriptor instead.
+func (*StreamEnd) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StreamEnd) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+func (x *StreamEnd) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
+func (x *StreamEnd) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
 type AppendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*AppendRequest_Item  `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -802,7 +916,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_tidewire_proto_msgTypes[15]
+	mi := &file_tidewire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +928,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[15]
+	mi := &file_tidewire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +941,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{15}
+	return file_tidewire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AppendRequest) GetItems() []*AppendRequest_Item {
@@ -853,7 +967,7 @@ type AppendResponse struct {
 
 func (x *AppendResponse) Reset() {
 	*x = AppendResponse{}
-	mi := &file_tidewire_proto_msgTypes[16]
+	mi := &file_tidewire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +979,7 @@ func (x *AppendResponse) String() string {
 func (*AppendResponse) ProtoMessage() {}
 
 func (x *AppendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[16]
+	mi := &file_tidewire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +992,7 @@ func (x *AppendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse.ProtoReflect.Descriptor instead.
 func (*AppendResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16}
+	return file_tidewire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AppendResponse) GetItems() []*AppendResponse_Item {
@@ -899,7 +1013,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1025,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1038,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17}
+	return file_tidewire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FollowRequest) GetOpening() *FollowRequest_Opening {
@@ -959,7 +1073,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1085,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1098,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18}
+	return file_tidewire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FollowResponse) GetDivergences() []*FollowResponse_Divergence {
@@ -1020,7 +1134,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1146,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1159,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19}
+	return file_tidewire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadRequest) GetPartition() *Partition {
@@ -1087,7 +1201,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1213,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1226,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20}
+	return file_tidewire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadResponse) GetBatches() []byte {
@@ -1146,7 +1260,7 @@ type BoundsRequest struct {
 
 func (x *BoundsRequest) Reset() {
 	*x = BoundsRequest{}
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1272,7 @@ func (x *BoundsRequest) String() string {
 func (*BoundsRequest) ProtoMessage() {}
 
 func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1285,7 @@ func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest.ProtoReflect.Descriptor instead.
 func (*BoundsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21}
+	return file_tidewire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BoundsRequest) GetItems() []*BoundsRequest_Item {
@@ -1197,7 +1311,7 @@ type BoundsResponse struct {
 
 func (x *BoundsResponse) Reset() {
 	*x = BoundsResponse{}
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1323,7 @@ func (x *BoundsResponse) String() string {
 func (*BoundsResponse) ProtoMessage() {}
 
 func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1336,7 @@ func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse.ProtoReflect.Descriptor instead.
 func (*BoundsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22}
+	return file_tidewire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BoundsResponse) GetItems() []*BoundsResponse_Item {
@@ -1242,7 +1356,7 @@ type OffsetAtRequest struct {
 
 func (x *OffsetAtRequest) Reset() {
 	*x = OffsetAtRequest{}
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1368,7 @@ func (x *OffsetAtRequest) String() string {
 func (*OffsetAtRequest) ProtoMessage() {}
 
 func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1381,7 @@ func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtRequest.ProtoReflect.Descriptor instead.
 func (*OffsetAtRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23}
+	return file_tidewire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OffsetAtRequest) GetPartition() *Partition {
@@ -1293,7 +1407,7 @@ type OffsetAtResponse struct {
 
 func (x *OffsetAtResponse) Reset() {
 	*x = OffsetAtResponse{}
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1419,7 @@ func (x *OffsetAtResponse) String() string {
 func (*OffsetAtResponse) ProtoMessage() {}
 
 func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1432,7 @@ func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtResponse.ProtoReflect.Descriptor instead.
 func (*OffsetAtResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24}
+	return file_tidewire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OffsetAtResponse) GetOffset() int64 {
@@ -1338,7 +1452,7 @@ type EpochEndRequest struct {
 
 func (x *EpochEndRequest) Reset() {
 	*x = EpochEndRequest{}
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1464,7 @@ func (x *EpochEndRequest) String() string {
 func (*EpochEndRequest) ProtoMessage() {}
 
 func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1477,7 @@ func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndRequest.ProtoReflect.Descriptor instead.
 func (*EpochEndRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{25}
+	return file_tidewire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EpochEndRequest) GetPartition() *Partition {
@@ -1389,7 +1503,7 @@ type EpochEndResponse struct {
 
 func (x *EpochEndResponse) Reset() {
 	*x = EpochEndResponse{}
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1515,7 @@ func (x *EpochEndResponse) String() string {
 func (*EpochEndResponse) ProtoMessage() {}
 
 func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1528,7 @@ func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndResponse.ProtoReflect.Descriptor instead.
 func (*EpochEndResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{26}
+	return file_tidewire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EpochEndResponse) GetOffset() int64 {
@@ -1432,7 +1546,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1558,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1571,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{27}
+	return file_tidewire_proto_rawDescGZIP(), []int{29}
 }
 
 type ProbeResponse struct {
@@ -1469,7 +1583,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1595,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1608,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{28}
+	return file_tidewire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ProbeResponse) GetLife() *Life {
@@ -1512,7 +1626,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1638,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1651,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{29}
+	return file_tidewire_proto_rawDescGZIP(), []int{31}
 }
 
 type FiguresResponse struct {
@@ -1549,7 +1663,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1675,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1688,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{30}
+	return file_tidewire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FiguresResponse) GetJson() []byte {
@@ -1593,7 +1707,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1719,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1732,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31}
+	return file_tidewire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ConnectionsRequest) GetPrincipal() string {
@@ -1637,7 +1751,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1763,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1776,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32}
+	return file_tidewire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConnectionsResponse) GetJson() []byte {
@@ -1681,7 +1795,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1807,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1820,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33}
+	return file_tidewire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DisconnectRequest) GetConnection() string {
@@ -1725,7 +1839,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1851,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1864,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{34}
+	return file_tidewire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DisconnectResponse) GetFound() bool {
@@ -1773,7 +1887,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1899,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1912,7 @@ func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest_Item.ProtoReflect.Descriptor instead.
 func (*AppendRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{15, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{17, 0}
 }
 
 func (x *AppendRequest_Item) GetId() uint64 {
@@ -1848,7 +1962,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1974,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1987,7 @@ func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Record.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Record) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *AppendResponse_Record) GetProblem() *Problem {
@@ -1916,7 +2030,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2042,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2055,7 @@ func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Run.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Run) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{18, 1}
 }
 
 func (x *AppendResponse_Run) GetOffset() int64 {
@@ -1977,7 +2091,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2103,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2116,7 @@ func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Item.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{18, 2}
 }
 
 func (x *AppendResponse_Item) GetId() uint64 {
@@ -2043,7 +2157,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2169,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2182,7 @@ func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Opening.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Opening) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{19, 0}
 }
 
 func (x *FollowRequest_Opening) GetFollower() *Life {
@@ -2099,7 +2213,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2225,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2238,7 @@ func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Standing.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Standing) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{19, 1}
 }
 
 func (x *FollowRequest_Standing) GetPartition() *Partition {
@@ -2182,7 +2296,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2308,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2321,7 @@ func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Held.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Held) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{19, 2}
 }
 
 func (x *FollowRequest_Held) GetPartition() *Partition {
@@ -2265,7 +2379,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2391,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2404,7 @@ func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Divergence.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Divergence) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *FollowResponse_Divergence) GetPartition() *Partition {
@@ -2393,7 +2507,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2519,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2532,7 @@ func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Push.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Push) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 1}
 }
 
 func (x *FollowResponse_Push) GetPartition() *Partition {
@@ -2487,7 +2601,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2613,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2626,7 @@ func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Refused.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Refused) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 2}
 }
 
 func (x *FollowResponse_Refused) GetPartition() *Partition {
@@ -2539,7 +2653,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2665,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2678,7 @@ func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest_Item.ProtoReflect.Descriptor instead.
 func (*BoundsRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *BoundsRequest_Item) GetPartition() *Partition {
@@ -2591,7 +2705,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2717,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2730,7 @@ func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse_Item.ProtoReflect.Descriptor instead.
 func (*BoundsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *BoundsResponse_Item) GetBounds() *Bounds {
@@ -2680,7 +2794,15 @@ const file_tidewire_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\"@\n" +
 	"\rWatchResponse\x12/\n" +
-	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"\xf1\x01\n" +
+	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"<\n" +
+	"\n" +
+	"StreamOpen\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x16\n" +
+	"\x06caller\x18\x02 \x01(\tR\x06caller\"k\n" +
+	"\tStreamEnd\x12.\n" +
+	"\aproblem\x18\x01 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\bR\arefused\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\x04R\x05taken\"\xf1\x01\n" +
 	"\rAppendRequest\x125\n" +
 	"\x05items\x18\x01 \x03(\v2\x1f.tidewire.v1.AppendRequest.ItemR\x05items\x12\x1a\n" +
 	"\breceived\x18\x02 \x01(\x04R\breceived\x1a\x8c\x01\n" +
@@ -2810,10 +2932,8 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
 	"\x06Report\x12\x1a.tidewire.v1.ReportRequest\x1a\x1b.tidewire.v1.ReportResponse\x12;\n" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
-	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x012\xe8\x03\n" +
-	"\x06Broker\x12E\n" +
-	"\x06Append\x12\x1a.tidewire.v1.AppendRequest\x1a\x1b.tidewire.v1.AppendResponse(\x010\x01\x12E\n" +
-	"\x06Follow\x12\x1a.tidewire.v1.FollowRequest\x1a\x1b.tidewire.v1.FollowResponse(\x010\x01\x12;\n" +
+	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x012\xda\x02\n" +
+	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
 	"\bOffsetAt\x12\x1c.tidewire.v1.OffsetAtRequest\x1a\x1d.tidewire.v1.OffsetAtResponse\x12G\n" +
@@ -2837,7 +2957,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_tidewire_proto_goTypes = []any{
 	(*Document)(nil),                  // 0: tidewire.v1.Document
 	(*Problem)(nil),                   // 1: tidewire.v1.Problem
@@ -2854,38 +2974,40 @@ var file_tidewire_proto_goTypes = []any{
 	(*JoinResponse)(nil),              // 12: tidewire.v1.JoinResponse
 	(*WatchRequest)(nil),              // 13: tidewire.v1.WatchRequest
 	(*WatchResponse)(nil),             // 14: tidewire.v1.WatchResponse
-	(*AppendRequest)(nil),             // 15: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 16: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 17: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 18: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 19: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 20: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 21: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 22: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 23: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 24: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 25: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 26: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 27: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 28: tidewire.v1.ProbeResponse
-	(*FiguresRequest)(nil),            // 29: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 30: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 31: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 32: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 33: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 34: tidewire.v1.DisconnectResponse
-	(*AppendRequest_Item)(nil),        // 35: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 36: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 37: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 38: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 39: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 40: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 41: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 42: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 43: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 44: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 45: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 46: tidewire.v1.BoundsResponse.Item
+	(*StreamOpen)(nil),                // 15: tidewire.v1.StreamOpen
+	(*StreamEnd)(nil),                 // 16: tidewire.v1.StreamEnd
+	(*AppendRequest)(nil),             // 17: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 18: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 19: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 20: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 21: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 22: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 23: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 24: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 25: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 26: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 27: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 28: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 29: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 30: tidewire.v1.ProbeResponse
+	(*FiguresRequest)(nil),            // 31: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 32: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 33: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 34: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 35: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 36: tidewire.v1.DisconnectResponse
+	(*AppendRequest_Item)(nil),        // 37: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 38: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 39: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 40: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 41: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 42: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 43: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 44: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 45: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 46: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 47: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 48: tidewire.v1.BoundsResponse.Item
 }
 var file_tidewire_proto_depIdxs = []int32{
 	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -2896,72 +3018,69 @@ var file_tidewire_proto_depIdxs = []int32{
 	0,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
 	0,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	0,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
-	35, // 8: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	38, // 9: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	39, // 10: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	40, // 11: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	41, // 12: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	42, // 13: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	43, // 14: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	44, // 15: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
-	3,  // 16: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
-	4,  // 17: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 18: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	45, // 19: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	46, // 20: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
-	3,  // 21: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
-	3,  // 22: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
-	2,  // 23: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	3,  // 24: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	1,  // 25: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	1,  // 26: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	37, // 27: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	36, // 28: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	2,  // 29: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	2,  // 30: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	3,  // 31: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	3,  // 32: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	3,  // 33: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	3,  // 34: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	3,  // 35: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	3,  // 36: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	4,  // 37: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 38: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 39: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 40: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 41: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 42: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 43: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	15, // 44: tidewire.v1.Broker.Append:input_type -> tidewire.v1.AppendRequest
-	17, // 45: tidewire.v1.Broker.Follow:input_type -> tidewire.v1.FollowRequest
-	19, // 46: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	21, // 47: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	23, // 48: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	25, // 49: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	27, // 50: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	29, // 51: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	31, // 52: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	33, // 53: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 54: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 55: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 56: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 57: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 58: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	16, // 59: tidewire.v1.Broker.Append:output_type -> tidewire.v1.AppendResponse
-	18, // 60: tidewire.v1.Broker.Follow:output_type -> tidewire.v1.FollowResponse
-	20, // 61: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	22, // 62: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	24, // 63: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	26, // 64: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	28, // 65: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	30, // 66: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	32, // 67: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	34, // 68: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	54, // [54:69] is the sub-list for method output_type
-	39, // [39:54] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	1,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
+	37, // 9: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	40, // 10: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	41, // 11: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	42, // 12: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	43, // 13: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	44, // 14: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	45, // 15: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	46, // 16: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	3,  // 17: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
+	4,  // 18: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 19: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
+	47, // 20: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	48, // 21: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	3,  // 22: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
+	3,  // 23: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
+	2,  // 24: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
+	3,  // 25: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	1,  // 26: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	1,  // 27: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	39, // 28: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	38, // 29: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	2,  // 30: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	2,  // 31: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	3,  // 32: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	3,  // 33: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	3,  // 34: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	3,  // 35: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	3,  // 36: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	3,  // 37: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	4,  // 38: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 39: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 40: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	7,  // 41: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	9,  // 42: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	11, // 43: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	13, // 44: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	21, // 45: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	23, // 46: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	25, // 47: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	27, // 48: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	29, // 49: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	31, // 50: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	33, // 51: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	35, // 52: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	6,  // 53: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	8,  // 54: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	10, // 55: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	12, // 56: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	14, // 57: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	22, // 58: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	24, // 59: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	26, // 60: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	28, // 61: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	30, // 62: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	32, // 63: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	34, // 64: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	36, // 65: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	53, // [53:66] is the sub-list for method output_type
+	40, // [40:53] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -2975,7 +3094,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -287,8 +287,6 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Broker_Append_FullMethodName   = "/tidewire.v1.Broker/Append"
-	Broker_Follow_FullMethodName   = "/tidewire.v1.Broker/Follow"
 	Broker_Read_FullMethodName     = "/tidewire.v1.Broker/Read"
 	Broker_Bounds_FullMethodName   = "/tidewire.v1.Broker/Bounds"
 	Broker_OffsetAt_FullMethodName = "/tidewire.v1.Broker/OffsetAt"
@@ -300,13 +298,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Broker is served by nodes that hold partitions.
+// Broker is served by nodes that hold partitions, beside two streams that go over
+// connections of their own, in frames (see internal/rpc/frame.go):
+//
+// Broker/Append, of AppendRequest and AppendResponse, has any number of batches under
+// way; answers come in any order.
+//
+// Broker/Follow, of FollowRequest and FollowResponse, replicates all partitions that the
+// called broker leads and the caller follows. Its first request has nothing but the
+// opening.
 type BrokerClient interface {
-	// Append has any number of batches under way; answers come in any order.
-	Append(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AppendRequest, AppendResponse], error)
-	// Follow replicates all partitions that the called broker leads and the
-	// caller follows. Its first request has nothing but the opening.
-	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowResponse], error)
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadResponse, error)
 	Bounds(ctx context.Context, in *BoundsRequest, opts ...grpc.CallOption) (*BoundsResponse, error)
 	OffsetAt(ctx context.Context, in *OffsetAtRequest, opts ...grpc.CallOption) (*OffsetAtResponse, error)
@@ -321,32 +322,6 @@ type brokerClient struct {
 func NewBrokerClient(cc grpc.ClientConnInterface) BrokerClient {
 	return &brokerClient{cc}
 }
-
-func (c *brokerClient) Append(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AppendRequest, AppendResponse], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Broker_ServiceDesc.Streams[0], Broker_Append_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[AppendRequest, AppendResponse]{ClientStream: stream}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Broker_AppendClient = grpc.BidiStreamingClient[AppendRequest, AppendResponse]
-
-func (c *brokerClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowResponse], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Broker_ServiceDesc.Streams[1], Broker_Follow_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[FollowRequest, FollowResponse]{ClientStream: stream}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Broker_FollowClient = grpc.BidiStreamingClient[FollowRequest, FollowResponse]
 
 func (c *brokerClient) Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -402,13 +377,16 @@ func (c *brokerClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc
 // All implementations must embed UnimplementedBrokerServer
 // for forward compatibility.
 //
-// Broker is served by nodes that hold partitions.
+// Broker is served by nodes that hold partitions, beside two streams that go over
+// connections of their own, in frames (see internal/rpc/frame.go):
+//
+// Broker/Append, of AppendRequest and AppendResponse, has any number of batches under
+// way; answers come in any order.
+//
+// Broker/Follow, of FollowRequest and FollowResponse, replicates all partitions that the
+// called broker leads and the caller follows. Its first request has nothing but the
+// opening.
 type BrokerServer interface {
-	// Append has any number of batches under way; answers come in any order.
-	Append(grpc.BidiStreamingServer[AppendRequest, AppendResponse]) error
-	// Follow replicates all partitions that the called broker leads and the
-	// caller follows. Its first request has nothing but the opening.
-	Follow(grpc.BidiStreamingServer[FollowRequest, FollowResponse]) error
 	Read(context.Context, *ReadRequest) (*ReadResponse, error)
 	Bounds(context.Context, *BoundsRequest) (*BoundsResponse, error)
 	OffsetAt(context.Context, *OffsetAtRequest) (*OffsetAtResponse, error)
@@ -424,12 +402,6 @@ type BrokerServer interface {
 // pointer dereference when methods are called.
 type UnimplementedBrokerServer struct{}
 
-func (UnimplementedBrokerServer) Append(grpc.BidiStreamingServer[AppendRequest, AppendResponse]) error {
-	return status.Error(codes.Unimplemented, "method Append not implemented")
-}
-func (UnimplementedBrokerServer) Follow(grpc.BidiStreamingServer[FollowRequest, FollowResponse]) error {
-	return status.Error(codes.Unimplemented, "method Follow not implemented")
-}
 func (UnimplementedBrokerServer) Read(context.Context, *ReadRequest) (*ReadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
 }
@@ -465,20 +437,6 @@ func RegisterBrokerServer(s grpc.ServiceRegistrar, srv BrokerServer) {
 	}
 	s.RegisterService(&Broker_ServiceDesc, srv)
 }
-
-func _Broker_Append_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(BrokerServer).Append(&grpc.GenericServerStream[AppendRequest, AppendResponse]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Broker_AppendServer = grpc.BidiStreamingServer[AppendRequest, AppendResponse]
-
-func _Broker_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(BrokerServer).Follow(&grpc.GenericServerStream[FollowRequest, FollowResponse]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Broker_FollowServer = grpc.BidiStreamingServer[FollowRequest, FollowResponse]
 
 func _Broker_Read_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReadRequest)
@@ -598,20 +556,7 @@ var Broker_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Broker_Probe_Handler,
 		},
 	},
-	Streams: []grpc.StreamDesc{
-		{
-			StreamName:    "Append",
-			Handler:       _Broker_Append_Handler,
-			ServerStreams: true,
-			ClientStreams: true,
-		},
-		{
-			StreamName:    "Follow",
-			Handler:       _Broker_Follow_Handler,
-			ServerStreams: true,
-			ClientStreams: true,
-		},
-	},
+	Streams:  []grpc.StreamDesc{},
 	Metadata: "tidewire.proto",
 }
 
