@@ -58,7 +58,7 @@ func (t *trickle) Read(b []byte) (int, error) { return t.from.Read(b[:min(len(b)
 func TestMessagesComeAsTheyWereSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(
-			rapid.IntRange(0, 200), rapid.IntRange(bufferBytes-2*frameHead, bufferBytes+2*frameHead), rapid.Just(3<<20),
+			rapid.IntRange(0, 200), rapid.IntRange(bufferBytes-2*frameHead, bufferBytes+2*frameHead), rapid.Just(200<<10),
 		), 1, 6).Draw(t, "sizes")
 		var stream []byte
 		var sent [][]byte
@@ -131,6 +131,15 @@ func TestWhatIsNoFrameEndsAStream(t *testing.T) {
 		_, _, err := f.next()
 		if end := (*ending)(nil); err == nil || err.Error() == "read on" || errors.As(err, &end) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLongBodies(t *testing.T) {
+	for _, n := range []int{0, 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5 << 20} {
+		b, err := readBody(&trickle{bytes.NewReader(make([]byte, n+1)), 300 << 10}, n)
+		if err != nil || len(b) != n {
+			t.Errorf("%d bytes of %d, %v", len(b), n, err)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 const (
 	// restLooks is for so many looks nothing was sent when an alive frame is.
-	restLooks = 2
+	restLooks = 1
 	// silentLooks is at so many looks in a row nothing had come of who is taken for dead.
-	silentLooks = 7
+	silentLooks = 6
 	// aliveLimit is how long an alive frame may wait for room.
 	aliveLimit = 2 * time.Millisecond
 )
