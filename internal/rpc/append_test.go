@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -313,4 +314,60 @@ func TestAClientThatDoesNotReadIsReadNoFurther(t *testing.T) {
 	}
 	line.close()
 	sending.Wait()
+}
+
+// Whoever has a batch waits for nobody, also not for a node that reads nothing.
+func TestAnAppendNeverWaits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	opened := make(chan net.Conn, 1)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	serving.Go(func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		f := newFramed(t.Context(), conn, NewMetrics(nil))
+		if _, err := f.in.Discard(len(preface)); err != nil {
+			t.Error(err)
+		}
+		if kind, _, _, err := f.frame(); kind != frameOpen || err != nil {
+			t.Error(kind, err)
+		}
+		if _, err := conn.Write(frameOf(frameOpen, nil)); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := f.next(); err != nil { // the first batch; from here on it reads nothing
+			t.Error(err)
+		}
+		opened <- conn
+	})
+	r := toB(t, peersTo(t, l.Addr().String()))
+	answers := make(chan Appended, 1000)
+	put := func(bytes int) {
+		batch := batchOf(bytes)
+		began := time.Now()
+		r.Append(Append{Partition: topic, Batch: batch}, func(a Appended) { answers <- a })
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("a batch of %d bytes took %v", bytes, d)
+		}
+	}
+	put(1)
+	conn := await(t, opened)
+	defer conn.Close()
+	put(1) // by this goroutine
+	put(record.MaxBatchBytes - 200)
+	for range 900 {
+		put(10 << 10)
+	}
+	for range 903 {
+		if a := await(t, answers); !fault.Is(a.Err, fault.UnknownOutcome) && !fault.Is(a.Err, fault.LeaderUnavailable) {
+			t.Fatalf("%+v", a)
+		}
+	}
 }

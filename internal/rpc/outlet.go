@@ -5,10 +5,13 @@ import (
 	"sync"
 )
 
-// calmBytes is how much may be handed to a stream without any of it being known to
-// have arrived, before a send could have to wait: well below what both kernels take in
-// for one that does not read.
-const calmBytes = 48 << 10
+// calmBytes is how much may be on its way to another node, and not known to have
+// arrived, so that a send surely does not have to wait: well below what the kernel takes
+// in for one that does not read. There a frame takes more than its bytes: frameCost.
+const (
+	calmBytes = 128 << 10
+	frameCost = 1 << 10
+)
 
 // outlet sends values over a stream, combining what waits into one message.
 //
@@ -16,23 +19,22 @@ const calmBytes = 48 << 10
 // so that a lone value wakes no other goroutine on its way out. Only when the stream
 // may be full, so that a send could wait, is it left to run: a put never waits.
 type outlet[T any] struct {
-	cut  func([]T) int              // how many of the first go into one message; at least one
-	send func([]T) (n int, e error) // hands them to the stream as one message of n bytes
+	cut  func([]T) int   // how many of the first go into one message; at least one
+	send func([]T) error // hands them to the stream as one message
+	calm func() bool     // a send of all that is queued would not wait; called under mu
 
-	mu     sync.Mutex
-	queue  []T // bounded by who puts
-	spare  []T // what is being sent, and the room of the next
-	busy   bool
-	ended  bool
-	idle   chan struct{} // closed when not busy; nil: nobody waits
-	handed uint64        // bytes given to the stream
-	left   uint64        // of those, known to have left this machine
+	mu    sync.Mutex
+	queue []T // bounded by who puts
+	spare []T // what is being sent, and the room of the next
+	busy  bool
+	ended bool
+	idle  chan struct{} // closed when not busy; nil: nobody waits
 
 	wake chan struct{} // has one entry when run is to look
 }
 
-func newOutlet[T any](cut func([]T) int) *outlet[T] {
-	return &outlet[T]{cut: cut, wake: make(chan struct{}, 1)}
+func newOutlet[T any](cut func([]T) int, send func([]T) error, calm func() bool) *outlet[T] {
+	return &outlet[T]{cut: cut, send: send, calm: calm, wake: make(chan struct{}, 1)}
 }
 
 // putLocked queues a value. If it says so the caller is to call flush, once it has
@@ -42,17 +44,12 @@ func (o *outlet[T]) putLocked(v T) (flush bool) {
 	if o.busy {
 		return false // who is sending sees to it
 	}
-	if o.handed-o.left > calmBytes {
+	if !o.calm() {
 		o.signal()
 		return false
 	}
 	o.busy = true
 	return true
-}
-
-// leftLocked says that so many bytes in all have left.
-func (o *outlet[T]) leftLocked(n uint64) {
-	o.left = max(o.left, min(n, o.handed)) // an answer can be quicker than flush counts
 }
 
 func (o *outlet[T]) signal() {
@@ -77,12 +74,11 @@ func (o *outlet[T]) flush() error {
 	o.queue = o.queue[:rest]
 	o.mu.Unlock()
 
-	bytes, err := o.send(batch)
+	err := o.send(batch)
 
 	o.mu.Lock()
 	clear(batch)
 	o.spare = batch
-	o.handed += uint64(bytes)
 	o.restLocked()
 	o.mu.Unlock()
 	return err

@@ -15,12 +15,15 @@ type line struct {
 	messages [][]int
 	hold     chan struct{}
 	fail     bool
-	size     int
 }
 
-func (l *line) send(v []int) (int, error) {
+func always() bool { return true }
+
+func everything(v []int) int { return len(v) }
+
+func (l *line) send(v []int) error {
 	l.mu.Lock()
-	hold, size := l.hold, l.size
+	hold := l.hold
 	l.mu.Unlock()
 	if hold != nil {
 		<-hold
@@ -28,10 +31,10 @@ func (l *line) send(v []int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fail {
-		return 0, errors.New("broken")
+		return errors.New("broken")
 	}
 	l.messages = append(l.messages, slices.Clone(v))
-	return size, nil
+	return nil
 }
 
 func put(o *outlet[int], v int) {
@@ -44,9 +47,8 @@ func put(o *outlet[int], v int) {
 }
 
 func TestALoneValueIsSentByWhoPutsIt(t *testing.T) {
-	l := &line{size: 10}
-	o := newOutlet(func(v []int) int { return len(v) })
-	o.send = l.send
+	l := &line{}
+	o := newOutlet(everything, l.send, always)
 	put(o, 1) // nobody runs it
 	put(o, 2)
 	if len(l.messages) != 2 {
@@ -56,9 +58,8 @@ func TestALoneValueIsSentByWhoPutsIt(t *testing.T) {
 
 func TestWhatWaitsIsCombined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{size: 10, hold: make(chan struct{})}
-		o := newOutlet(func(v []int) int { return min(len(v), 3) })
-		o.send = l.send
+		l := &line{hold: make(chan struct{})}
+		o := newOutlet(func(v []int) int { return min(len(v), 3) }, l.send, always)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { o.run(ctx) })
@@ -83,17 +84,16 @@ func TestWhatWaitsIsCombined(t *testing.T) {
 
 // A put must never wait for a stream that may be full.
 func TestAFullStreamIsLeftToTheRunner(t *testing.T) {
-	l := &line{size: calmBytes + 1}
-	o := newOutlet(func(v []int) int { return len(v) })
-	o.send = l.send
+	l := &line{}
+	calm := true
+	o := newOutlet(everything, l.send, func() bool { return calm })
 	put(o, 1)
+	calm = false
 	put(o, 2)
 	if len(l.messages) != 1 {
 		t.Fatalf("%v were sent, and the second could have waited", l.messages)
 	}
-	o.mu.Lock()
-	o.leftLocked(calmBytes + 1)
-	o.mu.Unlock()
+	calm = true
 	put(o, 3)
 	if want := [][]int{{1}, {2, 3}}; !slices.EqualFunc(l.messages, want, slices.Equal) {
 		t.Errorf("%v were sent, want %v", l.messages, want)
@@ -104,8 +104,7 @@ func TestAnOutletThatIsNotOpenKeepsWhatItGets(t *testing.T) {
 	for _, failed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &line{}
-			o := newOutlet(func(v []int) int { return len(v) })
-			o.send = l.send
+			o := newOutlet(everything, l.send, always)
 			o.busy = true
 			put(o, 1)
 			put(o, 2)
@@ -126,9 +125,8 @@ func TestAnOutletThatIsNotOpenKeepsWhatItGets(t *testing.T) {
 
 func TestEndWaitsForTheSendUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{size: 1, hold: make(chan struct{})}
-		o := newOutlet(func(v []int) int { return len(v) })
-		o.send = l.send
+		l := &line{hold: make(chan struct{})}
+		o := newOutlet(everything, l.send, always)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(o, 1) })
 		synctest.Wait()

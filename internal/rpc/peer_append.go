@@ -113,13 +113,12 @@ type appendStream struct {
 	bytes    int    // of flights
 	last     uint64 // id given last
 	sent     uint64 // highest id that was handed to the stream, or may have been
-	settled  uint64 // bytes of requests whose answers came
-	received uint64 // bytes of responses
+	received uint64 // bytes of responses, with frameCost for each
 }
 
 func newAppendStream(r *Peer) *appendStream {
-	s := &appendStream{peer: r, out: newOutlet(cutItems), flights: map[uint64]flight{}}
-	s.out.send = s.send
+	s := &appendStream{peer: r, flights: map[uint64]flight{}}
+	s.out = newOutlet(cutItems, s.send, func() bool { return s.bytes+frameCost*len(s.flights) <= calmBytes })
 	s.out.busy = true // until the stream is open
 	return s
 }
@@ -150,14 +149,13 @@ func (s *appendStream) put(req Append, done func(Appended)) bool {
 }
 
 // send is called by one at a time.
-func (s *appendStream) send(items []appendItem) (int, error) {
+func (s *appendStream) send(items []appendItem) error {
 	s.out.mu.Lock()
 	s.sent = items[len(items)-1].id
 	m := appendRequest{items, s.received}
 	s.out.mu.Unlock()
 	m.encode(&s.message)
-	n := s.message.len()
-	return n, s.line.send(frameMessage, &s.message)
+	return s.line.send(frameMessage, &s.message)
 }
 
 // run opens the stream, and keeps it until it breaks or the peer ends.
@@ -189,19 +187,13 @@ func (s *appendStream) receive() error {
 		}
 		o := s.out
 		o.mu.Lock()
-		s.received += n
+		s.received += n + frameCost
 		done = done[:0]
 		for i := range m.items {
 			f := s.flights[m.items[i].id]
 			delete(s.flights, m.items[i].id)
 			s.bytes -= f.bytes
-			s.settled += uint64(f.bytes)
 			done = append(done, f.done)
-		}
-		o.leftLocked(s.settled)
-		if len(s.flights) == 0 {
-			// Requests are a little longer than their batches.
-			o.left, s.settled = o.handed, o.handed
 		}
 		o.mu.Unlock()
 		for i := range m.items {

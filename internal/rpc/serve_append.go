@@ -29,6 +29,11 @@ type intake struct {
 	// message is being sent; by one at a time.
 	message encoder
 
+	// Guarded by out.mu, in bytes: answers that wait to be sent; messages that were, with
+	// frameCost for each; and those of them that the client has received.
+	waiting       int
+	sent, arrived uint64
+
 	mu    sync.Mutex
 	moved sync.Cond // of mu: something of the following got less, or ended
 	count int       // batches not answered
@@ -40,8 +45,7 @@ type intake struct {
 func (s *Server) serveAppend(f *framed, b BrokerBackend) *ending {
 	in := &intake{line: f}
 	in.moved.L = &in.mu
-	in.out = newOutlet(cutAnswers)
-	in.out.send = in.send
+	in.out = newOutlet(cutAnswers, in.send, func() bool { return in.waiting+int(in.sent-in.arrived) <= calmBytes })
 	err := s.streaming(f.ctx, appendMoment, nil, func(ctx context.Context) error { return in.serve(ctx, b, &s.serving) })
 	return &ending{problem: err, taken: in.last()}
 }
@@ -92,7 +96,7 @@ func (in *intake) receive(broken context.Context, b BrokerBackend) error {
 			return err
 		}
 		in.out.mu.Lock()
-		in.out.leftLocked(m.received)
+		in.arrived = max(in.arrived, min(m.received, in.sent))
 		in.out.mu.Unlock()
 		for i := range m.items {
 			if !in.admit(broken, &m.items[i]) {
@@ -137,6 +141,7 @@ func (in *intake) answer(id uint64, bytes int, a Appended) {
 	in.mu.Unlock()
 	o := in.out
 	o.mu.Lock()
+	in.waiting += answerBytes(&a)
 	flush := !o.ended && o.putLocked(answer{id, a})
 	o.mu.Unlock()
 	if flush {
@@ -146,15 +151,21 @@ func (in *intake) answer(id uint64, bytes int, a Appended) {
 
 // send is called by one at a time. What is answered makes room once it is sent: one
 // that does not read its answers is read no further.
-func (in *intake) send(answers []answer) (int, error) {
+func (in *intake) send(answers []answer) error {
 	m := appendResponse{items: answers}
 	m.encode(&in.message)
+	in.out.mu.Lock()
+	for i := range answers {
+		in.waiting -= answerBytes(&answers[i].Appended)
+	}
+	in.sent += uint64(in.message.len()) + frameCost
+	in.out.mu.Unlock()
 	err := in.line.send(frameMessage, &in.message)
 	in.mu.Lock()
 	in.count -= len(answers)
 	in.moved.Broadcast()
 	in.mu.Unlock()
-	return in.message.len(), err
+	return err
 }
 
 // drain takes no more in, and returns once all is answered or the stream is broken.
@@ -180,10 +191,13 @@ func (in *intake) last() uint64 {
 // goes into another.
 const messageBytes = 512 << 10
 
+// answerBytes is about how long an answer is at most.
+func answerBytes(a *Appended) int { return itemBytes + 32*len(a.Records) }
+
 func cutAnswers(answers []answer) int {
 	bytes := 0
 	for i := range answers {
-		bytes += itemBytes + 32*len(answers[i].Records)
+		bytes += answerBytes(&answers[i].Appended)
 		if bytes > messageBytes && i > 0 {
 			return i
 		}

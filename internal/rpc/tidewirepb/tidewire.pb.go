@@ -907,8 +907,8 @@ func (x *StreamEnd) GetTaken() uint64 {
 type AppendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*AppendRequest_Item  `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// The bytes of all responses that the caller has received on this stream: how
-	// much room is left without waiting.
+	// The bytes of all responses that the caller has received on this stream, and 1024
+	// more for each: how much room is left without waiting.
 	Received      uint64 `protobuf:"varint,2,opt,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
