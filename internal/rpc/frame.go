@@ -119,7 +119,7 @@ func (f *framed) writeLocked(frame net.Buffers) (n int64, err error) {
 }
 
 // next gives the next message: until the following call, or for good if it says so. An
-// error is the end of the stream.
+// error is the end of the stream: what the other end said, or why it ended here.
 func (f *framed) next() (b []byte, given bool, err error) {
 	for {
 		kind, b, given, err := f.frame()
@@ -133,11 +133,13 @@ func (f *framed) next() (b []byte, given bool, err error) {
 			continue
 		case kind == frameEnd:
 			err = readEnding(b)
+			f.cancel(err)
+			return nil, false, err
 		default:
 			err = fmt.Errorf("a frame of kind %d with %d bytes where a message belongs", kind, len(b))
 		}
 		f.cancel(err)
-		return nil, false, err
+		return nil, false, context.Cause(f.ctx)
 	}
 }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -58,20 +59,22 @@ func TestWhoSaysThatItLives(t *testing.T) {
 	}
 }
 
+type end struct {
+	after time.Duration
+	why   error
+}
+
 // looked is two ends of a stream, each in the hands of who looks at it or of nobody.
-func looked(t *testing.T, both bool) (near, far *framed, ended chan time.Duration) {
+func looked(t *testing.T, both bool) (near, far *framed, ended chan end) {
 	a, b := net.Pipe()
 	near, far = newFramed(context.Background(), a, NewMetrics(nil)), newFramed(context.Background(), b, NewMetrics(nil))
-	ended = make(chan time.Duration, 2)
+	ended = make(chan end, 2)
 	began := time.Now()
 	var reading sync.WaitGroup
 	for i, f := range []*framed{near, far} {
 		reading.Go(func() {
 			_, err := messages(f)
-			if err == nil {
-				t.Error("no error")
-			}
-			ended <- time.Since(began)
+			ended <- end{time.Since(began), err}
 		})
 		if i == 0 || both {
 			l := newLines(func(*framed) {})
@@ -98,8 +101,12 @@ func TestAQuietStreamStays(t *testing.T) {
 func TestASilentStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, ended := looked(t, false)
-		if d := <-ended; d < 1500*time.Millisecond || d > 2*time.Second {
-			t.Errorf("it was found after %v", d)
+		one, other := <-ended, <-ended
+		if one.after < 1500*time.Millisecond || other.after > 2*time.Second {
+			t.Errorf("it was found after %v and %v", one.after, other.after)
+		}
+		if !errors.Is(one.why, errSilent) && !errors.Is(other.why, errSilent) {
+			t.Errorf("nobody says why: %v, %v", one.why, other.why)
 		}
 	})
 }
