@@ -9,7 +9,7 @@ import (
 // arrived, so that a send surely does not have to wait: well below what the kernel takes
 // in for one that does not read. There a frame takes more than its bytes: frameCost.
 const (
-	calmBytes = 128 << 10
+	calmBytes = 32 << 10
 	frameCost = 1 << 10
 )
 
