@@ -7,7 +7,8 @@ import (
 
 // calmBytes is how much may be on its way to another node, and not known to have
 // arrived, so that a send surely does not have to wait: well below what the kernel takes
-// in for one that does not read. There a frame takes more than its bytes: frameCost.
+// in for one that does not read. There a frame takes more than its bytes: frameCost. And
+// where more is on its way than that, what comes is worth joining.
 const (
 	calmBytes = 32 << 10
 	frameCost = 1 << 10
@@ -16,8 +17,8 @@ const (
 // outlet sends values over a stream, combining what waits into one message.
 //
 // Whoever puts a value sends it himself, together with what others put meanwhile,
-// so that a lone value wakes no other goroutine on its way out. Only when the stream
-// may be full, so that a send could wait, is it left to run: a put never waits.
+// so that a lone value wakes no other goroutine on its way out. Only when much is on
+// its way, so that a send could wait, is it left to run: a put never waits.
 type outlet[T any] struct {
 	cut  func([]T) int   // how many of the first go into one message; at least one
 	send func([]T) error // hands them to the stream as one message
