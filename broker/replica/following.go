@@ -133,7 +133,6 @@ func (r *Replica) cut(turn replication.Turn, d rpc.Divergence, rules partition.R
 		machine, err = r.cfg.Rebuild(rules)
 	}
 	r.mu.Lock()
-	defer r.unlock()
 	if err == nil {
 		r.disk = r.log.DurablePosition()
 		r.own = r.disk
@@ -146,7 +145,7 @@ func (r *Replica) cut(turn replication.Turn, d rpc.Divergence, rules partition.R
 		r.asked = time.Time{}
 		r.news.say = true
 	}
-	r.remadeLocked(machine, err)
+	r.remade(machine, err)
 	return err
 }
 

@@ -125,22 +125,22 @@ type Replica struct {
 	leader     *replication.Leader   // nil: it does not lead
 	follower   *replication.Follower // nil: it does not follow
 
-	disk     record.Position // the end of what is on this node's disk
-	own      record.Position // and of what counts as kept here: the same, or what is written where no more was asked for
-	cuts     int             // of the log, so far: news of appends before a cut say nothing of written
-	cutting  bool            // a cut is under way, or the machine is made anew
-	begun    ident.Epoch     // in which the log was begun anew with what its leader knew of producers; 0: in a former life
-	deferred *Orders         // came meanwhile
-	asked    time.Time       // when the leader was told where the log ends; zero: it is to be told
-	told     record.Position // what the leader was last told to be kept here
-	watched  time.Time       // when somebody asked last to wait for the high watermark
-	watch    bool            // the leader was last told that somebody does
-	fed      time.Time       // when the leader last agreed or pushed
-	refuses  bool            // the batches that it pushed last could not be taken
-	hw       ident.Offset    // of readers: it never goes back
-	serving  bool            // readers were last found to be served here
-	halted   error           // it waits for somebody to look at it
-	stopped  error           // why it takes and gives nothing any more
+	disk     record.Position   // the end of what is on this node's disk
+	own      record.Position   // and of what counts as kept here: the same, or what is written where no more was asked for
+	cuts     int               // of the log, so far: news of appends before a cut say nothing of written
+	cutting  bool              // a cut is under way, or the machine is made anew
+	begun    ident.Epoch       // in which the log was begun anew with what its leader knew of producers; 0: in a former life
+	deferred *replication.View // came meanwhile
+	asked    time.Time         // when the leader was told where the log ends; zero: it is to be told
+	told     record.Position   // what the leader was last told to be kept here
+	watched  time.Time         // when somebody asked last to wait for the high watermark
+	watch    bool              // the leader was last told that somebody does
+	fed      time.Time         // when the leader last agreed or pushed
+	refuses  bool              // the batches that it pushed last could not be taken
+	hw       ident.Offset      // of readers: it never goes back
+	serving  bool              // readers were last found to be served here
+	halted   error             // it waits for somebody to look at it
+	stopped  error             // why it takes and gives nothing any more
 
 	quiet      atomic.Bool   // nothing comes of time passing
 	all, local queue         // who waits for the high watermark, and for this node's disk
@@ -166,18 +166,24 @@ func (r *Replica) Order(o Orders) {
 	r.mu.Lock()
 	r.durability = o.Settings.Durability
 	r.rules = partition.Rules{Range: o.Range, MaxMessageBytes: o.Settings.MaxMessageBytes, IdempotencyWindow: o.Settings.IdempotencyWindow}
+	r.decide(o.View)
+}
+
+// decide takes in what the coordinator decided, now or once the cut under way is done. The
+// lock is held, and free afterwards.
+func (r *Replica) decide(v replication.View) {
 	switch {
 	case r.stopped != nil:
 	case r.cutting:
-		r.deferred = &o
-	case o.View.Leader == r.cfg.Self && o.View.Newer(&r.view) && r.halted == nil && r.log.EndPosition().Offset < r.machine.End():
-		r.cutting, r.deferred = true, &o
+		r.deferred = &v
+	case v.Leader == r.cfg.Self && v.Newer(&r.view) && r.halted == nil && r.log.EndPosition().Offset < r.machine.End():
+		r.cutting, r.deferred = true, &v
 		rules := r.rules
 		r.unlock()
 		r.forget(rules)
 		return
 	default:
-		r.orderLocked(o.View)
+		r.orderLocked(v)
 	}
 	r.unlock()
 }
@@ -193,29 +199,33 @@ func (r *Replica) forget(rules partition.Rules) {
 	if err == nil {
 		machine, err = r.cfg.Rebuild(rules)
 	}
+	if end := r.log.EndPosition().Offset; err == nil && end < machine.End() {
+		err = fmt.Errorf("the log ends at offset %d, and what it says of producers is as of %d", end, machine.End())
+	}
 	if err != nil {
 		r.cfg.Logger.Error("a replica stops: it cannot forget what its log does not say", "topic", r.cfg.Topic, "partition", r.ref.Index, "err", err)
 	}
 	r.mu.Lock()
-	defer r.unlock()
-	r.remadeLocked(machine, err)
+	r.remade(machine, err)
 }
 
-// remadeLocked goes on after the log was cut, or could not be, with the machine that it
-// says now.
-func (r *Replica) remadeLocked(machine *partition.Machine, err error) {
-	r.cutting = false
-	o := r.deferred
-	r.deferred = nil
-	if err != nil {
+// remade goes on after the log was cut, or could not be, with the machine that it says now.
+// The lock is held, and free afterwards.
+func (r *Replica) remade(machine *partition.Machine, err error) {
+	v := r.deferred
+	r.cutting, r.deferred = false, nil
+	switch {
+	case err != nil:
 		// What cannot be cut is not the leader's log: it takes nothing more.
 		r.halted = err
+	case v != nil:
+		r.machine = machine
+		r.decide(*v)
 		return
+	default:
+		r.machine = machine
 	}
-	r.machine = machine
-	if o != nil {
-		r.orderLocked(o.View)
-	}
+	r.unlock()
 }
 
 func (r *Replica) orderLocked(v replication.View) {

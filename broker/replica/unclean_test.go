@@ -51,8 +51,9 @@ func TestAnUncleanLeaderSaysWhatIsCommittedOnceThatIsOnItsDisk(t *testing.T) {
 // ahead is a log that was begun with the producers as of a place that it has not reached.
 type ahead struct {
 	disk
-	did   []string
-	knows ident.Offset
+	did    []string
+	knows  ident.Offset
+	during func() // a restart
 }
 
 func (a *ahead) Forget() error {
@@ -64,6 +65,9 @@ func (a *ahead) Forget() error {
 func (a *ahead) Restart(start record.Position, _ []byte, at ident.Offset) error {
 	a.did = append(a.did, "restart")
 	a.end, a.durable, a.knows = start, start, at
+	if a.during != nil {
+		a.during()
+	}
 	return nil
 }
 
@@ -133,5 +137,25 @@ func TestWhoWasCatchingUpBeginsAnewAfterAnUncleanElection(t *testing.T) {
 	a.expect(t)
 	if _, h := r.Say(leader); h == nil {
 		t.Fatal("both agree, and it does not say what it has")
+	}
+}
+
+// The election may come while it begins anew.
+func TestWhoIsChosenWhileItBeginsAnewForgetsItsProducers(t *testing.T) {
+	a := &ahead{}
+	r := behind9(a)
+	leader := ident.NodeID{2}
+	both := []ident.NodeID{self, leader}
+	r.Order(Orders{View: replication.View{Epoch: 4, Version: 2, Leader: leader, Replicas: both, ISR: []ident.NodeID{leader}, MinInsync: 1}})
+	a.during = func() {
+		r.Order(Orders{View: replication.View{Epoch: 5, Version: 3, Leader: self, Replicas: both, ISR: []ident.NodeID{self}, MinInsync: 1, Unclean: 5}})
+	}
+	s, _ := r.Say(leader)
+	if err := r.Diverged(rpc.Divergence{Partition: ref, Epoch: 4, Of: s.End, OfLast: s.Last, Start: 7, End: record.At(7), ProducersAt: 9, Producers: []byte{}}); err != nil {
+		t.Fatal(err)
+	}
+	a.expect(t, "restart", "rebuild", "forget", "rebuild")
+	if at, _ := r.Snapshot(); at != 7 || !r.Load().Leads {
+		t.Fatalf("it knows producers as of %d: %+v", at, r.Load())
 	}
 }
