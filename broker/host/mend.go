@@ -48,6 +48,9 @@ func (h *Host) mend(ctx context.Context) error {
 		case <-next.C:
 		case <-h.cfg.Store.DamageNews():
 		}
+		if err := h.cfg.Store.NoteDamage(); err != nil {
+			h.cfg.Logger.Warn("what is damaged cannot be noted for the next life of this node", "err", err)
+		}
 		now := h.harmed()
 		for _, ref := range now.free {
 			if err := h.replace(ref); err != nil {

@@ -94,6 +94,9 @@ func TestADamagedLogIsBegunAnewOnlyWhenNobodyCanCountOnItAnyMore(t *testing.T) {
 	c, leader, b := readmitted(t)
 	b.harm()
 	life := b.awaitRenounced()
+	if noted, _ := b.store.GetMeta("damaged"); noted == "" {
+		t.Error("the life ends, and the next one does not know why")
+	}
 	// Not in the ISR, as far as the follower knows; but what would put it there is under way.
 	if h := b.host.harmed(); len(h.free) > 0 || !slices.Equal(h.counted, []ident.Partition{part}) || h.life != life {
 		t.Fatalf("%+v", h)

@@ -129,6 +129,7 @@ func (s *Store) load() error {
 		return err
 	}
 	s.adopt(f, nil)
+	s.lookAgain()
 	// A life that was killed early leaves a file with little in it: neither may
 	// gather, or each start of a node that dies again and again takes longer.
 	if s.journal.Bytes() > s.cfg.CheckpointBytes || s.journal.Files() > maxReplayFiles {

@@ -58,26 +58,28 @@ func (l *Log) scrub(ctx context.Context, bytesPerSecond int64) {
 	l.mu.Lock()
 	count := len(l.segs)
 	l.mu.Unlock()
-	for i := 0; i < count && ctx.Err() == nil; i++ {
-		l.mu.Lock()
-		if i >= len(l.segs) || l.deleted || l.damage != nil && l.damage.Offset <= l.segs[i].base {
-			l.mu.Unlock()
-			return
-		}
-		seg := l.segs[i]
-		v := view{seg: &seg, end: l.segEnd(i), next: l.next, limit: l.next, cuts: l.cuts}
-		l.mu.Unlock()
-		err := l.scrubSegment(ctx, v, bytesPerSecond)
-		if err == nil || ctx.Err() != nil || l.explain(v, err) == nil {
-			continue // right, or changed meanwhile: the next pass comes
-		}
-		return // it is damage, and known as such
+	for i := 0; i < count && ctx.Err() == nil && l.scrubSegment(ctx, i, bytesPerSecond); i++ {
 	}
 }
 
-// scrubSegment reads a segment through a handle of its own: what others have open
+// scrubSegment checks a segment, and says whether to go on behind it.
+func (l *Log) scrubSegment(ctx context.Context, i int, bytesPerSecond int64) bool {
+	l.mu.Lock()
+	if i >= len(l.segs) || l.deleted || l.damage != nil && l.damage.Offset <= l.segs[i].base {
+		l.mu.Unlock()
+		return false
+	}
+	seg := l.segs[i]
+	v := view{seg: &seg, end: l.segEnd(i), next: l.next, limit: l.next, cuts: l.cuts}
+	l.mu.Unlock()
+	err := l.walkSegment(ctx, v, bytesPerSecond)
+	// Right, or changed meanwhile: the next pass comes. Else it is damage, and known as such.
+	return err == nil || ctx.Err() != nil || l.explain(v, err) == nil
+}
+
+// walkSegment reads a segment through a handle of its own: what others have open
 // stays open.
-func (l *Log) scrubSegment(ctx context.Context, v view, bytesPerSecond int64) error {
+func (l *Log) walkSegment(ctx context.Context, v view, bytesPerSecond int64) error {
 	f, err := l.store.cfg.FS.Open(l.path(v.seg.base, segmentSuffix))
 	if err != nil {
 		return err
