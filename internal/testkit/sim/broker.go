@@ -172,8 +172,8 @@ func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 	}
 	l := &log{w: b.w, b: b, d: b.disk, part: i, life: b.p.life, s: b.folder.logs[i]}
 	l.durable = l.EndPosition()
-	if l.s.bad >= 0 && b.w.chance(0.5) {
-		l.found() // as the log is opened; else by a read or by the scrub
+	if l.s.bad >= 0 && (b.w.chance(0.5) || b.folder.knows(i)) {
+		l.found() // as the log is opened, where a former life found it at the latest; else by a read or by the scrub
 	}
 	rebuild := func(rules partition.Rules) (*partition.Machine, error) { return rebuilt(l, rules) }
 	machine, err := rebuild(partition.Rules{Range: part.Range, MaxMessageBytes: t.Settings.MaxMessageBytes, IdempotencyWindow: t.Settings.IdempotencyWindow})
@@ -230,13 +230,13 @@ func (b *broker) replaces(i int) {
 func (b *broker) setAside(i int) {
 	b.replicas[i].log.gone = true
 	b.replicas[i] = nil
-	b.folder.logs[i] = nil
+	b.folder.logs[i], b.folder.harmed[i] = nil, 0
 	for _, o := range b.disk.pending {
 		if o.part == i {
 			o.cut = true
 		}
 	}
-	b.disk.queue(&op{part: -1, do: func(f *folder) { f.logs[i] = nil }})
+	b.disk.queue(&op{part: -1, do: func(f *folder) { f.logs[i], f.harmed[i] = nil, 0 }})
 }
 
 // tick lets time pass for the replicas.
@@ -272,8 +272,16 @@ func (b *broker) retain() {
 // mend has damaged logs replaced. The coordinator hears of them in the registration of
 // a new life: what a leader has under way to bring the former one into an ISR is over
 // with that, so once the feed has reached it nobody counts on what this broker has, or
-// will before it has caught up.
+// will before it has caught up. Should the process end before that, the next one knows
+// from its folder what it has to say.
 func (b *broker) mend() {
+	for i, h := range b.replicas {
+		if h != nil && h.log.damage != nil && b.folder.harmed[i] == 0 {
+			life := b.p.life
+			b.folder.harmed[i] = life
+			b.disk.queue(&op{part: -1, do: func(f *folder) { f.harmed[i] = life }})
+		}
+	}
 	t := b.snapshot.Topics[topicName]
 	if t == nil || b.self.Epoch == 0 || b.next.Epoch != 0 || b.registering {
 		return

@@ -40,8 +40,9 @@ type lastFolder struct {
 
 // folder is the state of all logs at some moment, and what the node noted beside them.
 type folder struct {
-	logs  []*stored // by partition; nil: none
-	noted ident.BrokerEpoch
+	logs   []*stored // by partition; nil: none
+	noted  ident.BrokerEpoch
+	harmed []int // by partition, the life that found and noted damage; 0: none
 }
 
 // stored is a partition's log.
@@ -79,6 +80,12 @@ type snap struct {
 	state []byte
 }
 
+// rots says whether a log is damaged, found or not.
+func (f *folder) rots(part int) bool { return f.logs[part] != nil && f.logs[part].bad >= 0 }
+
+// knows says whether a life has noted a damage that is there still.
+func (f *folder) knows(part int) bool { return f.harmed[part] != 0 && f.rots(part) }
+
 func newStored() *stored { return &stored{bad: -1} }
 
 // op is one entry of the journal.
@@ -93,7 +100,7 @@ type op struct {
 }
 
 func (f *folder) clone() *folder {
-	c := &folder{logs: slices.Clone(f.logs), noted: f.noted}
+	c := &folder{logs: slices.Clone(f.logs), noted: f.noted, harmed: slices.Clone(f.harmed)}
 	for i, s := range c.logs {
 		if s != nil {
 			c.logs[i] = s.clone()
@@ -119,7 +126,7 @@ func newDisk(w *World, p *process, partitions int) *disk {
 func (d *disk) wipe(partitions int) {
 	d.w.count++
 	d.storage = ident.StorageID{0: 7, 14: byte(d.w.count >> 8), 15: byte(d.w.count)}
-	d.image = &folder{logs: make([]*stored, partitions)}
+	d.image = &folder{logs: make([]*stored, partitions), harmed: make([]int, partitions)}
 	d.pending, d.written = nil, 0
 }
 
@@ -155,7 +162,7 @@ func (d *disk) work() {
 		was := d.written
 		d.written = len(d.pending)
 		group := slices.Clone(d.pending[was:d.written])
-		w.in(d.p, max(w.between(w.set.SyncMin, w.set.SyncMax), d.stalled-w.now), d.synced)
+		w.in(d.p, w.between(w.set.SyncMin, w.set.SyncMax), d.synced)
 		for _, o := range group {
 			if o.written != nil {
 				o.written(nil)
@@ -168,6 +175,10 @@ var errSync = errors.New("input/output error")
 
 // synced is the end of a sync: everything written before it is durable.
 func (d *disk) synced() {
+	if d.w.now < d.stalled {
+		d.w.in(d.p, min(20*time.Millisecond, d.stalled-d.w.now), d.synced)
+		return
+	}
 	d.busy = false
 	if d.breaks {
 		d.fails()

@@ -120,6 +120,16 @@ func schedule(rng *rand.Rand, set *Setup) []Fault {
 			at = f.At
 		}
 	}
+	for n := rng.IntN(4); set.Unclean && n > 0; n-- {
+		kind := "laggard-leads"
+		if rng.IntN(2) == 0 {
+			kind = "newcomer-leads"
+		}
+		faults = append(faults, Fault{
+			At: time.Duration(rng.Int64N(int64(set.Length))), For: time.Duration(rng.Int64N(int64(2 * time.Second))), Kind: kind,
+			Who: Who{Role: "follower", Partition: rng.IntN(set.Partitions), N: rng.IntN(set.Brokers)},
+		})
+	}
 	return faults
 }
 
@@ -241,6 +251,10 @@ func (w *World) strike(f *Fault) {
 		}
 	case "wipe-joiner", "flip-joiner":
 		w.ambush = f.Kind
+	case "laggard-leads":
+		w.laggardLeads(f, b)
+	case "newcomer-leads":
+		w.newcomer = f
 	case "deafen-coordinator":
 		w.council.loses = 0.6
 		later(func() { w.council.loses = w.set.CoordinatorLoses })
@@ -402,11 +416,11 @@ func (w *World) harm(b *broker, f *Fault) {
 }
 
 // ambushes is a proposal that is held up on its way, while one who is to join by it loses
-// its folder and begins a new life, or finds its log damaged.
-func (w *World) ambushes(b *broker, change *cluster.Insync) {
+// its folder and begins a new life, or finds its log damaged. lost: it never comes there.
+func (w *World) ambushes(b *broker, change *cluster.Insync) (lost bool) {
 	m := w.council.leader
 	if w.ambush == "" || m == nil || w.healing || m.p == b.p {
-		return
+		return false
 	}
 	for _, of := range change.Of {
 		i := int(of.Partition.Index)
@@ -422,7 +436,9 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 			w.ambush = ""
 			held := [][2]int{{b.p.machine, m.p.machine}}
 			lasts := 600 * time.Millisecond
-			if flips || w.chance(0.5) { // while it catches up with nothing, and perhaps so long that it is proposed again
+			if lost = !flips && w.chance(0.5); lost { // and is made again before the new life has caught up
+				held, lasts = [][2]int{{b.p.machine, x.p.machine}}, w.set.ProposeLimit+100*time.Millisecond
+			} else if flips || w.chance(0.5) { // while it catches up with nothing, and perhaps so long that it is proposed again
 				held = append(held, [2]int{b.p.machine, x.p.machine})
 				if w.chance(0.5) {
 					lasts += w.set.ProposeLimit
@@ -441,7 +457,13 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 				w.note("fault", "partition %d of %s is damaged while %s proposes it", i, x.name(), b.name())
 				w.reached.hit("log damaged while its broker joins an ISR")
 				x.replicas[i].log.found()
-				return
+				if w.chance(0.5) { // perhaps before anybody has heard of it
+					w.later(w.between(0, 200*time.Millisecond), func() {
+						w.kill(x.p, false)
+						w.later(20*time.Millisecond, func() { w.revive(x.p) })
+					})
+				}
+				return false
 			}
 			w.note("fault", "%s loses its folder while %s proposes it", x.name(), b.name())
 			w.reached.hit("folder wiped while its broker joins an ISR")
@@ -449,9 +471,10 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) {
 			x.disk.loses(nil)
 			x.lost = true
 			w.after(10*time.Millisecond, func() { w.revive(x.p) })
-			return
+			return lost
 		}
 	}
+	return false
 }
 
 // flip damages a batch at rest, and says whether there was one.
@@ -493,10 +516,7 @@ func (w *World) maySpare(b *broker) bool {
 	return true
 }
 
-func (b *broker) harmed(part int) bool {
-	s := b.disk.image.logs[part]
-	return s != nil && s.bad >= 0
-}
+func (b *broker) harmed(part int) bool { return b.disk.image.rots(part) }
 
 // leading is the process of the leading coordinator; nil: none.
 func (w *World) leading() *process {

@@ -45,6 +45,7 @@ func (w *World) truncates(b *broker, i int, to record.Position) {
 func (w *World) restarts(b *broker, i int, start ident.Offset) {
 	w.reached.hit("log begun anew at the leader's start")
 	w.note(b.name(), "begins partition %d anew at %d", i, start)
+	w.newcomerLeads(b, i)
 	t, s := w.truth[i], b.replicas[i].log.s
 	if n := t.holds(s); n > s.first && t.batches[n-1].after.Offset > start && counted(w.council.partition(i), b.id) {
 		w.fail("committed-stays", "%s, partition %d: begins anew at %d and drops %v to %v, committed up to %v: %s", b.name(), i, start, s.start, s.end(), t.batches[n-1].after, w.describe(i))
@@ -95,6 +96,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	}
 	if c := change.Insync; c != nil {
 		w.restsOnWhatWas(was, c, answer)
+		w.whole(was, now, after)
 	}
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
@@ -135,6 +137,20 @@ func (w *World) restsOnWhatWas(was *cluster.Topic, c *cluster.Insync, answer *cl
 		}
 		if p := &was.Partitions[of.Partition.Index]; p.Version != of.Version || p.LeaderEpoch != of.Epoch || p.Leader != c.Leader.Node {
 			w.fail("rests-on-what-was", "partition %d: an ISR of version %d and epoch %d is taken at version %d and epoch %d", of.Partition.Index, of.Version, of.Epoch, p.Version, p.LeaderEpoch)
+		}
+	}
+}
+
+// whole holds that nobody is taken into an ISR whose former life has noted that its log is
+// damaged.
+func (w *World) whole(was, now *cluster.Topic, after *cluster.Snapshot) {
+	for i := range now.Partitions {
+		for _, n := range now.Partitions[i].ISR {
+			b := w.brokerOf(n)
+			lives := b.self.Epoch != 0 && after.Nodes[n].BrokerEpoch == b.self.Epoch
+			if f := b.disk.image; lives && !counted(&was.Partitions[i], n) && f.rots(i) && 0 < f.harmed[i] && f.harmed[i] < b.p.life {
+				w.fail("whole-logs-join", "partition %d: %s is taken in, and knows from its folder that its log is damaged: %s", i, b.name(), w.describe(i))
+			}
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (w *World) observe(b *broker, i int, h *held) {
 	// After an unclean election, until it has compared its log, a replica takes for
 	// committed what may be gone. It shows that to nobody.
 	unsure := t.unclean > 0 && !now.serves
-	if now.hw < was.hw && !unsure {
+	if now.hw < was.hw && !unsure && was.epoch >= t.unclean { // else it was of another truth
 		w.fail("high-watermark-monotone", "%s, partition %d: from %d to %d", b.name(), i, was.hw, now.hw)
 	}
 	if now.leads {

@@ -60,7 +60,7 @@ func (b *broker) refused() {
 // unfit are the partitions whose logs are known to be damaged.
 func (b *broker) unfit() (bad []ident.Partition) {
 	for i, h := range b.replicas {
-		if h != nil && h.log.damage != nil {
+		if h != nil && h.log.damage != nil || h == nil && b.folder.knows(i) {
 			bad = append(bad, ref(i))
 		}
 	}

@@ -33,7 +33,11 @@ func (b *broker) propose() {
 		b.proposing = false
 		return
 	}
-	b.w.ambushes(b, &change)
+	if b.w.ambushes(b, &change) {
+		nobody := fault.New(fault.CoordinatorUnavailable, "nobody answers")
+		b.w.in(b.p, b.w.set.ProposeLimit, func() { b.proposed(&change, cluster.Answer{}, nobody) })
+		return
+	}
 	b.w.council.propose(b.p, cluster.Change{Insync: &change}, func(answer cluster.Answer, err error) { b.proposed(&change, answer, err) })
 }
 

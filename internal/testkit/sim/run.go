@@ -31,6 +31,7 @@ func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
 	set.Unclean = seed%8 == 7 && set.Replicas > 1
+	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
 	return set, schedule(rng, &set)
 }
 

@@ -61,7 +61,7 @@ var states = []string{
 	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start",
 	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "min_insync changed", "move completed", "older copy of a folder restored", "older state refused",
-	"orders that came during a cut", "partition without a leader", "push of a leader of the past", "push with a flipped bit", "read from a follower",
+	"orders that came during a cut", "partition without a leader", "producers of lost records forgotten", "push of a leader of the past", "push with a flipped bit", "read from a follower",
 	"reader behind the log start", "record lost that only its leader had", "refused: disk full",
 	"refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
 	"settled with a deaf broker", "settled with a leader cut off from its followers", "settled without one broker",

@@ -100,13 +100,18 @@ func (w *World) era(part int, e ident.Epoch) *truth {
 }
 
 // begins is the truth from an unclean election on: what the log of the one who leads
-// has of the former one, or of one before that, if nobody ever led in the former.
-func (t *truth) begins(e ident.Epoch, s *stored) *truth {
+// has of the former one, or of one before that, if nobody ever led in the former. What a
+// cut under way takes from its disk does not count.
+func (t *truth) begins(e ident.Epoch, s, uncut *stored) *truth {
 	n := newTruth(t.part)
 	n.unclean, n.former, n.refused, n.moved, n.taken, n.opens = e, t, t.refused, t.moved, t.taken, true
 	var known []kept
 	for f := t; f != nil && s != nil; f = f.former {
-		if upto := f.holds(s); upto > len(known) {
+		upto := f.holds(s)
+		if uncut != nil {
+			upto = min(upto, f.holds(uncut))
+		}
+		if upto > len(known) {
 			known = f.batches[:upto]
 		}
 	}

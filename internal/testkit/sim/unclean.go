@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"sort"
+	"time"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -29,7 +30,11 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	if b.lost && b.disk.last != nil { // it is refused with what it has, and comes back with what it had
 		folder = b.disk.last.image
 	}
-	n := t.begins(q.Unclean, folder.logs[i])
+	var uncut *stored
+	if h := b.replicas[i]; h != nil {
+		uncut = h.log.s
+	}
+	n := t.begins(q.Unclean, folder.logs[i], uncut)
 	if len(n.batches) < len(t.batches) {
 		w.reached.hit("committed records lost by an unclean election")
 	}
@@ -49,4 +54,48 @@ func (w *World) opens(t *truth, b *broker, h *held) {
 	t.opens = false
 	w.grow(t, b, s, sort.Search(len(s.kept), func(i int) bool { return l.took.Before(s.kept[i].after) }))
 	t.hw = max(t.hw, l.took.Offset)
+}
+
+// laggardLeads keeps what a follower writes from its disk until nobody counts on it, and
+// then ends everybody else: it leads with more than it can be sure of.
+func (w *World) laggardLeads(f *Fault, b *broker) {
+	i, until := f.Who.Partition, w.now+2*w.set.Lag+time.Second
+	b.disk.stalled = until + f.For
+	var look func()
+	look = func() {
+		switch p := w.council.partition(i); {
+		case !b.p.runs() || w.now > until:
+		case counted(p, b.id):
+			w.later(20*time.Millisecond, look)
+		default:
+			w.othersDie(i, b, f.For)
+		}
+	}
+	look()
+}
+
+// newcomerLeads ends everybody else as a broker begins a log anew, with what its leader
+// knows of producers: it leads before it has what they are of.
+func (w *World) newcomerLeads(b *broker, i int) {
+	f, leader := w.newcomer, w.brokerOf(w.council.partition(i).Leader)
+	if f == nil || w.healing || leader == nil || counted(w.council.partition(i), b.id) {
+		return
+	}
+	w.newcomer = nil
+	from, to := leader.p.machine, b.p.machine
+	w.net.hold(from, to)
+	w.later(f.For, func() { w.net.heal(from, to) })
+	w.after(0, func() { w.othersDie(i, b, f.For) })
+}
+
+// othersDie ends everybody who may be elected for a partition.
+func (w *World) othersDie(i int, b *broker, lasts time.Duration) {
+	p := w.council.partition(i)
+	w.note("fault", "all die but %s", b.name())
+	for _, n := range slices.Concat(p.ISR, p.ELR) {
+		if o := w.brokerOf(n); o != b {
+			w.kill(o.p, w.chance(0.5))
+			w.later(w.set.Lease+lasts+w.between(0, time.Second), func() { w.revive(o.p) })
+		}
+	}
 }

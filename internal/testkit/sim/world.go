@@ -29,16 +29,17 @@ type World struct {
 	producers []*producer
 	readers   []*reader
 
-	truth   []*truth // of each partition
-	touched []*broker
-	recheck bool // the coordinator's state or the truth has changed
-	reached Reached
-	trace   trace
-	failure *Failure
-	healing bool
-	cutOff  *broker // from its followers, for good
-	ambush  string  // what befalls whoever is to join an ISR next
-	wanted  int     // min_insync, as it was asked for last
+	truth    []*truth // of each partition
+	touched  []*broker
+	recheck  bool // the coordinator's state or the truth has changed
+	reached  Reached
+	trace    trace
+	failure  *Failure
+	healing  bool
+	cutOff   *broker // from its followers, for good
+	ambush   string  // what befalls whoever is to join an ISR next
+	newcomer *Fault  // what befalls all others when a log is begun anew
+	wanted   int     // min_insync, as it was asked for last
 }
 
 // Failure is an invariant that was found broken.
