@@ -281,7 +281,11 @@ func (w *World) command(b *broker, f *Fault) {
 		}
 		for n := range w.brokers {
 			if to := w.brokers[(n+f.Who.N)%len(w.brokers)]; !slices.Contains(p.Replicas, to.id) {
-				if f.Kind == "move-and-back" && b.p != w.leading() {
+				switch {
+				case f.Kind == "move":
+				case b.id != p.Leader && w.chance(0.5):
+					w.unseen = &unseen{part: i, b: b, to: to}
+				case b.p != w.leading():
 					w.movesBack(i, b, to)
 				}
 				w.move(i, b, to)
@@ -329,6 +333,39 @@ func (w *World) movesBack(i int, b, to *broker) {
 		}
 	}
 	w.later(20*time.Millisecond, look)
+}
+
+// unseen is a replica that is moved away and back while its leader is busy with something
+// else, and that cannot say anything to it.
+type unseen struct {
+	part  int
+	b, to *broker
+	by    *broker // the leader
+}
+
+// moves is a change of a partition, which an unseen move may be waiting for.
+func (w *World) moves(i int, p, q *cluster.Partition) {
+	u := w.unseen
+	if u == nil || u.part != i || w.healing {
+		return
+	}
+	was, is := slices.Contains(p.Replicas, u.b.id), slices.Contains(q.Replicas, u.b.id)
+	switch {
+	case p.Leader != q.Leader || q.Leader == u.b.id:
+		w.unseen = nil
+	case was && !is && u.by == nil:
+		u.by = w.brokerOf(q.Leader)
+		f, from, to := u.by.feed, u.b.p.machine, u.by.p.machine
+		f.busy = true
+		w.net.hold(from, to)
+		w.after(0, func() { w.move(i, u.to, u.b) })
+		w.after(silence/2, func() { w.net.heal(from, to) })
+		w.in(u.by.p, silence/4, f.acts)
+	case !was && is && u.by != nil:
+		w.reached.hit("replica moved away and back unseen by its leader")
+		w.unseen = nil
+		w.in(u.by.p, 2*w.set.NetMax, u.by.feed.acts)
+	}
 }
 
 // undrain ends a drain.
@@ -493,8 +530,8 @@ func (w *World) flip(b *broker, part int) bool {
 }
 
 // maySpare says whether the cluster can be expected to go on if a broker loses what it
-// has: somebody else who is well may be elected in each of its partitions, and does not
-// leave it as soon as the broker is in sync.
+// has: somebody else who is well may be elected in each of its partitions, and neither
+// leaves it as soon as the broker is in sync nor is about to be taken out of the ISR by it.
 func (w *World) maySpare(b *broker) bool {
 	for i := range w.truth {
 		p := w.council.partition(i)
@@ -505,6 +542,9 @@ func (w *World) maySpare(b *broker) bool {
 		well := 0
 		for _, n := range electable {
 			o := w.brokerOf(n)
+			if p.Leader == b.id && (b.asks(i) || o.replicas[i] == nil || !o.replicas[i].seen.serves) {
+				continue
+			}
 			if o != b && !slices.Contains(p.Removing, n) && !o.lost && o.p.runs() && w.council.now().Nodes[n].Serves() && !o.harmed(i) {
 				well++
 			}
@@ -514,6 +554,19 @@ func (w *World) maySpare(b *broker) bool {
 		}
 	}
 	return true
+}
+
+// asks says whether a leader may have asked for another ISR.
+func (b *broker) asks(part int) bool {
+	if b.w.council.partition(part).Leader != b.id {
+		return false
+	}
+	r := b.replica(ref(part))
+	if r == nil {
+		return true
+	}
+	_, _, _, open := r.Proposal()
+	return open
 }
 
 func (b *broker) harmed(part int) bool { return b.disk.image.rots(part) }

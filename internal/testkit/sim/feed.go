@@ -17,6 +17,7 @@ type feed struct {
 	heard    time.Duration
 	apply    func(*cluster.Snapshot)
 	snapshot *cluster.Snapshot
+	busy     bool // it acts on nothing new
 }
 
 func (w *World) follow(p *process, apply func(*cluster.Snapshot)) *feed {
@@ -27,7 +28,7 @@ func (w *World) follow(p *process, apply func(*cluster.Snapshot)) *feed {
 
 // start begins anew with the process.
 func (f *feed) start() {
-	f.index, f.heard, f.snapshot, f.pipe = 0, f.w.now, &cluster.Snapshot{}, pipe{}
+	f.index, f.heard, f.snapshot, f.pipe, f.busy = 0, f.w.now, &cluster.Snapshot{}, pipe{}, false
 	f.change()
 	f.watch()
 }
@@ -64,6 +65,17 @@ func (f *feed) hears(from *member, index uint64) {
 	if index <= f.index {
 		return
 	}
-	f.index, f.snapshot = index, f.w.council.history[index]
-	f.apply(f.snapshot)
+	f.index = index
+	if !f.busy {
+		f.acts()
+	}
+}
+
+// acts goes on with the newest state that was heard of.
+func (f *feed) acts() {
+	f.busy = false
+	if s := f.w.council.history[f.index]; s != nil && s != f.snapshot {
+		f.snapshot = s
+		f.apply(s)
+	}
 }

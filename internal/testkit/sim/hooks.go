@@ -115,6 +115,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 		} else {
 			w.note("council", "%s: partition %d is at version %d: epoch %d, leader %s, ISR %s, ELR %s", change.Kind(), i, q.Version, q.LeaderEpoch, w.names(q.Leader), w.names(q.ISR...), w.names(q.ELR...))
 			w.sound(i, now, p, q)
+			w.moves(i, p, q)
 			w.notable(i, now, p, q)
 		}
 	}

@@ -283,12 +283,8 @@ func (w *World) dispensable(b *broker) bool {
 		if well == 0 || len(p.Replicas)-1 < w.set.MinInsync {
 			return false
 		}
-		if p.Leader == b.id {
-			if r := b.replica(ref(i)); r == nil {
-				return false
-			} else if _, _, _, open := r.Proposal(); open {
-				return false
-			}
+		if b.asks(i) {
+			return false
 		}
 	}
 	return true

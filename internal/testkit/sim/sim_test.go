@@ -63,7 +63,7 @@ var states = []string{
 	"log truncated", "min_insync changed", "move completed", "older copy of a folder restored", "older state refused",
 	"orders that came during a cut", "partition without a leader", "producers of lost records forgotten", "push of a leader of the past", "push with a flipped bit", "read from a follower",
 	"reader behind the log start", "record lost that only its leader had", "refused: disk full",
-	"refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
+	"refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard", "replica moved away and back unseen by its leader",
 	"settled with a deaf broker", "settled with a leader cut off from its followers", "settled without one broker",
 	"stream of another life refused", "takeover by a member of the ELR (C3)", "two failovers within a round trip",
 	"unclean election", "unknown outcome of a publish", "unsynced entries lost with the power",

@@ -39,7 +39,8 @@ type World struct {
 	cutOff   *broker // from its followers, for good
 	ambush   string  // what befalls whoever is to join an ISR next
 	newcomer *Fault  // what befalls all others when a log is begun anew
-	wanted   int     // min_insync, as it was asked for last
+	unseen   *unseen
+	wanted   int // min_insync, as it was asked for last
 }
 
 // Failure is an invariant that was found broken.
