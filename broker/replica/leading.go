@@ -309,6 +309,9 @@ func (r *Replica) Lost(from cluster.Life) {
 // proposeLocked announces that the ISR should be another.
 func (r *Replica) proposeLocked() {
 	now := r.cfg.Now()
+	if r.log.Damage() != nil {
+		r.leader.Harmed()
+	}
 	if _, open := r.leader.Propose(now, r.cfg.Alive); open || r.leader.Again(now) {
 		r.news.propose = true
 	}

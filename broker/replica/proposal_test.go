@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -74,4 +75,24 @@ func TestAFollowerSaysWhereItStandsAtEachVersion(t *testing.T) {
 	}
 	order(5, leader)
 	agree(5)
+}
+
+// Damage may be found while a follower is away: then the leader's own copy is not one to be
+// alone with.
+func TestADamagedLeaderAsksForNoSmallerISR(t *testing.T) {
+	other := cluster.Life{Node: ident.NodeID{2}, Epoch: 1}
+	for _, damaged := range []bool{false, true} {
+		d := &disk{}
+		r := leading(d, cluster.Fsync)
+		both := []ident.NodeID{self, other.Node}
+		r.Order(Orders{View: replication.View{Epoch: 3, Version: 2, Leader: self, Replicas: both, ISR: both, MinInsync: 1}})
+		r.Standing(other, rpc.Standing{Partition: ref, Epoch: 3, Version: 2})
+		if damaged {
+			d.damage = errors.New("a bit has flipped")
+		}
+		r.Lost(other)
+		if _, _, isr, open := r.Proposal(); open == damaged {
+			t.Errorf("damaged %v: it asks for %v: %v", damaged, isr, open)
+		}
+	}
 }

@@ -20,6 +20,7 @@ type Leader struct {
 	// doubt: of what was proposed on this version something may be taken yet, whatever
 	// becomes of the rest. refused: and something was not.
 	doubt, refused bool
+	harmed         bool // its own log is damaged
 
 	took    record.Position // where the log ended when this epoch began
 	end     record.Position // of everything appended
@@ -258,7 +259,7 @@ func (l *Leader) Propose(now time.Time, alive func(cluster.Life) bool) (isr []cl
 	for _, n := range l.view.Replicas {
 		f, in := l.Follower(n), l.view.InSync(n)
 		switch {
-		case in && (f == nil || !l.behind(f, now)):
+		case in && (f == nil || l.harmed || !l.behind(f, now)):
 			isr = append(isr, cluster.Life{Node: n})
 		case in:
 			changes = true
@@ -273,6 +274,11 @@ func (l *Leader) Propose(now time.Time, alive func(cluster.Life) bool) (isr []cl
 	l.wanted = isr
 	return isr, true
 }
+
+// Harmed notes that this node's own log is damaged. From then on nobody leaves the ISR by
+// its word: it cannot append, so it holds nobody up, and those who are in sync may be the
+// only ones who have what it has lost.
+func (l *Leader) Harmed() { l.harmed = true }
 
 // restAfterRefusal is how long a leader waits before it proposes again: what it did
 // not know is on its way.

@@ -275,3 +275,14 @@ func TestNothingCountsAsCommittedThatIsNotOnTheLeadersDisk(t *testing.T) {
 	l.Synced(record.At(10))
 	hwIs(t, l, 10)
 }
+
+// A leader whose own log is damaged may be the one who lacks records: those who have them
+// stay in sync, however far behind they are. Who has everything may join.
+func TestADamagedLeaderTakesNobodyOutOfTheISR(t *testing.T) {
+	l := led(view(1, a, b))
+	l.agreed(b, 10)
+	l.agreed(c, 10)
+	l.Harmed()
+	l.Lost(life(b), at(1))
+	proposes(t, l, at(1), a, b, c)
+}
