@@ -86,6 +86,7 @@ func setup(rng *rand.Rand) Setup {
 	s.Voids = 1
 	if rng.IntN(3) == 0 {
 		s.Voids = 8
+		s.SnapEvery = 2 + s.SnapEvery/5 // so that states are kept as of where voids stand
 	}
 	return s
 }
