@@ -283,7 +283,7 @@ func (w *World) dispensable(b *broker) bool {
 		if well == 0 || len(p.Replicas)-1 < w.set.MinInsync {
 			return false
 		}
-		if b.asks(i) {
+		if b.asks(i) || slices.Contains(p.Adding, b.id) { // others may go as soon as it is in sync
 			return false
 		}
 	}
