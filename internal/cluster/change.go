@@ -21,6 +21,16 @@ type Change struct {
 	Create   *Create   `json:",omitempty"`
 	Alter    *Alter    `json:",omitempty"`
 	Delete   *Delete   `json:",omitempty"`
+
+	GroupRegister *GroupRegister `json:",omitempty"`
+	GroupAlter    *GroupAlter    `json:",omitempty"`
+	GroupDelete   *GroupDelete   `json:",omitempty"`
+	GroupReset    *GroupReset    `json:",omitempty"`
+	MemberJoin    *MemberJoin    `json:",omitempty"`
+	MemberLeave   *MemberLeave   `json:",omitempty"`
+	MemberLapse   *MemberLapse   `json:",omitempty"`
+	Release       *Release       `json:",omitempty"`
+	Commit        *Commit        `json:",omitempty"`
 }
 
 // Bounds of what one change may name. What is more goes into several: the
@@ -57,7 +67,7 @@ type kind struct {
 	set  bool
 }
 
-func (c *Change) kinds() [12]kind {
+func (c *Change) kinds() [21]kind {
 	return [...]kind{
 		{"register", c.Register != nil},
 		{"activate", c.Activate != nil},
@@ -71,6 +81,15 @@ func (c *Change) kinds() [12]kind {
 		{"create", c.Create != nil},
 		{"alter", c.Alter != nil},
 		{"delete", c.Delete != nil},
+		{"group-register", c.GroupRegister != nil},
+		{"group-alter", c.GroupAlter != nil},
+		{"group-delete", c.GroupDelete != nil},
+		{"group-reset", c.GroupReset != nil},
+		{"member-join", c.MemberJoin != nil},
+		{"member-leave", c.MemberLeave != nil},
+		{"member-lapse", c.MemberLapse != nil},
+		{"release", c.Release != nil},
+		{"commit", c.Commit != nil},
 	}
 }
 
@@ -187,15 +206,20 @@ type Delete struct{ Name string }
 // Answer says what a change did.
 type Answer struct {
 	Index   uint64            // of the entry that first carried the request
-	Created bool              `json:",omitempty"` // Create made a topic; false: it was there already
+	Created bool              `json:",omitempty"` // Create made a topic, GroupRegister a group; false: it was there already
 	Epoch   ident.BrokerEpoch `json:",omitempty"` // of a Register
 	// Topic as the change left it; for a repeated request as it is now, nil if it
 	// has gone since.
 	Topic *Topic `json:",omitempty"`
-	// Taken has an entry for each part of an Insync, Elect or Move: false where
-	// what it rested on is over.
+	// Taken has an entry for each part of an Insync, Elect, Move, Release or Commit:
+	// false where what it rested on is over.
 	Taken   []bool   `json:",omitempty"`
 	Refusal *Refusal `json:",omitempty"` // the change changed nothing, and why
+	// Group as a GroupRegister, GroupAlter, GroupReset or MemberJoin left it; for a
+	// repeated request as it is now, nil if it has gone since.
+	Group *Group `json:",omitempty"`
+	// Member is the epoch of a MemberJoin.
+	Member ident.MemberEpoch `json:",omitempty"`
 }
 
 // Renewal asks for a broker's lease.

@@ -73,6 +73,9 @@ type Snapshot struct {
 	Topics  map[string]*Topic // by name
 	ByID    map[ident.TopicID]*Topic
 	Nodes   map[ident.NodeID]*Node
+	// Groups are the consumer groups of each topic that has any, by name. Neither a map
+	// nor a group is ever changed.
+	Groups map[ident.TopicID]map[string]*Group
 	// Deleted remembers the ids of deleted topics and the index at which they
 	// went, so that a broker deletes only what was deleted, never what it
 	// merely does not find.

@@ -18,6 +18,8 @@ type (
 	StorageID uuid.UUID
 	// ClusterID names a cluster from its founding on.
 	ClusterID uuid.UUID
+	// GroupID names one life of a consumer group.
+	GroupID uuid.UUID
 )
 
 // Offset is the place of a record in its partition, from 0 without gaps.
@@ -28,6 +30,13 @@ type Epoch uint32
 
 // BrokerEpoch is one process lifetime of a broker: the Raft index of its registration.
 type BrokerEpoch uint64
+
+// MemberEpoch is one life of a group's member: the Raft index of its join.
+type MemberEpoch uint64
+
+// Assignment is one ownership of a partition by a group's member: the Raft index of the
+// change that began it.
+type Assignment uint64
 
 // Generation counts the layouts of a topic, from 1.
 type Generation uint32
@@ -46,6 +55,7 @@ func (p ProducerID) String() string { return uuid.UUID(p).String() }
 func (n NodeID) String() string     { return uuid.UUID(n).String() }
 func (s StorageID) String() string  { return uuid.UUID(s).String() }
 func (c ClusterID) String() string  { return uuid.UUID(c).String() }
+func (g GroupID) String() string    { return uuid.UUID(g).String() }
 
 // String is "<topic id>/<index>", as in log lines and folder names.
 func (p Partition) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Index) }
@@ -79,6 +89,12 @@ func (c ClusterID) MarshalText() ([]byte, error) { return uuid.UUID(c).MarshalTe
 
 // UnmarshalText reads the canonical UUID form.
 func (c *ClusterID) UnmarshalText(b []byte) error { return (*uuid.UUID)(c).UnmarshalText(b) }
+
+// MarshalText writes the canonical UUID form.
+func (g GroupID) MarshalText() ([]byte, error) { return uuid.UUID(g).MarshalText() }
+
+// UnmarshalText reads the canonical UUID form.
+func (g *GroupID) UnmarshalText(b []byte) error { return (*uuid.UUID)(g).UnmarshalText(b) }
 
 // ParseProducerID reads a UUID in its canonical 36-character form.
 func ParseProducerID(s string) (ProducerID, error) {

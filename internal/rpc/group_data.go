@@ -1,0 +1,129 @@
+package rpc
+
+import (
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// Take asks a broker for records to be leased to a member, of partitions that it leads.
+// Who calls routed by the snapshot at Index: the broker acts on that first.
+type Take struct {
+	cluster.MemberLife
+	Index      uint64
+	Partitions []ident.Partition
+	// Limit is how many records there may be, and MaxBytes about how much of them; one
+	// comes however large. With Limit 0 nothing is leased: the answer comes once
+	// something could be.
+	Limit    int
+	MaxBytes int
+	Wait     time.Duration // for records to take, where there are none
+}
+
+// Taken answers a Take: of each partition that it named what was leased there.
+type Taken struct {
+	Of []TakenOf
+	// More says that there is something to take that did not fit.
+	More bool
+}
+
+// TakenOf is one partition's part of a Taken: either Err, or leases in the order in
+// which they are to be worked on. Each lease's record is in Batches, which hold other
+// records as well.
+type TakenOf struct {
+	Partition ident.Partition
+	Batches   []byte // whole batches back to back, by offset; immutable
+	Leases    []Lease
+	Err       error // a *fault.Error
+}
+
+// Lease is a record in a member's hands.
+type Lease struct {
+	Offset   ident.Offset
+	Delivery int           // 1, 2, …
+	Left     time.Duration // from the answer on
+}
+
+// Settle says what a member has done with records of its leases. Index as in Take.
+type Settle struct {
+	cluster.MemberLife
+	Index uint64
+	Of    []SettleOf
+}
+
+// SettleOf is one partition's part of a Settle.
+type SettleOf struct {
+	Partition ident.Partition
+	Ack       []ident.Offset
+	Through   ident.Offset // with all that is leased to the member up to it, unless it is below 0
+	Nack      []Nack
+	Extend    []ident.Offset
+	Reject    []Reject
+}
+
+// Nack gives a record back. A delay below 0 is the group's backoff.
+type Nack struct {
+	Offset ident.Offset
+	Delay  time.Duration
+}
+
+// Reject declares a record dead.
+type Reject struct {
+	Offset ident.Offset
+	Reason string
+}
+
+// Settled answers a Settle, once the coordinator holds what it said: of each partition
+// either Err, where nothing of its part was taken, or what was not taken of it.
+type Settled struct{ Of []SettledOf }
+
+// SettledOf is one partition's part of a Settled.
+type SettledOf struct {
+	Partition ident.Partition
+	Stale     []Stale
+	Err       error // a *fault.Error
+}
+
+// Stale is an entry of a Settle that was not taken, and why.
+type Stale struct {
+	Offset ident.Offset
+	Err    error // a *fault.Error
+}
+
+// GroupStanding is how a group stands on one partition.
+type GroupStanding struct {
+	Group     ident.GroupID
+	Partition ident.Partition
+	Committed ident.Offset // the floor
+	End       ident.Offset // the high watermark
+	InFlight  int
+	// Lag counts the records below End that are not done, however they end.
+	Lag int64
+	// Oldest is the time of the oldest record that was leased and is not done; zero: none.
+	Oldest      time.Time
+	Redelivered int64 // leases given from the second on, since this leader leads
+	Dead        int64 // records that are dead, of those that the log still holds
+	Paused      bool  // too many unfinished records: nothing new is read
+}
+
+// RecordState is what became of a record in a group.
+type RecordState string
+
+const (
+	Received  RecordState = "received" // waits for its delivery, or for its next one
+	InFlight  RecordState = "in-flight"
+	Processed RecordState = "processed"
+	DeadState RecordState = "dead"
+	Skipped   RecordState = "skipped" // before the group's start, or passed over by a reset
+	Expired   RecordState = "expired" // retention came first
+)
+
+// RecordStatus is what became of one record in one group.
+type RecordStatus struct {
+	Group    ident.GroupID
+	State    RecordState
+	Member   string        // in flight: in whose hands
+	Left     time.Duration // in flight: of the lease
+	Delivery int           // how often it was leased; 0: never, or not known any more
+}
