@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"tidewire/internal/ident"
 )
@@ -20,6 +22,10 @@ type Delta struct {
 	// Deleted are the topics that went since From; from 0, those that are remembered.
 	Deleted      []Deletion `json:",omitempty"`
 	DeletedFloor uint64
+	Groups       []*Group `json:",omitempty"` // new and changed, whole
+	// GroupsGone are the groups that went since From, but for those that went with
+	// their topics.
+	GroupsGone []GroupGone `json:",omitempty"`
 	// More says that this is a part, and another one of the same delta follows.
 	More bool `json:",omitempty"`
 }
@@ -30,8 +36,16 @@ type Deletion struct {
 	Index uint64
 }
 
+// GroupGone is the end of one life of a group.
+type GroupGone struct {
+	Topic ident.TopicID
+	Name  string
+	ID    ident.GroupID
+	Index uint64
+}
+
 // Mark is as much of a snapshot as is needed to tell what changed since. It holds no
-// topics: whoever is slow keeps no old ones alive.
+// topics and no groups: whoever is slow keeps no old ones alive.
 type Mark struct {
 	Index uint64
 	Nodes map[ident.NodeID]*Node // nil: not known
@@ -41,10 +55,10 @@ type Mark struct {
 func (s *Snapshot) Mark() Mark { return Mark{s.Index, s.Nodes} }
 
 // Since is what leads from a mark to a later snapshot of the same cluster. A topic
-// counts as changed by its Modified, a node by its value. It is the whole where
-// deletions that count are no longer remembered.
+// and a group count as changed by their Modified, a node by its value. It is the whole
+// where deletions that count are no longer remembered.
 func (s *Snapshot) Since(from Mark) *Delta {
-	if from.Index < s.DeletedFloor {
+	if from.Index < max(s.DeletedFloor, s.GroupsFloor) {
 		from = Mark{}
 	}
 	d := &Delta{From: from.Index, To: s.Index, Cluster: s.Cluster, DeletedFloor: s.DeletedFloor, AllNodes: from.Nodes == nil}
@@ -68,6 +82,15 @@ func (s *Snapshot) Since(from Mark) *Delta {
 			d.Deleted = append(d.Deleted, Deletion{id, index})
 		}
 	}
+	for _, t := range s.Groups {
+		for g := range t.Since(from.Index) {
+			d.Groups = append(d.Groups, g)
+		}
+	}
+	if from.Index > 0 { // the whole has no group that went
+		i, _ := slices.BinarySearchFunc(s.GroupsGone, from.Index+1, func(g GroupGone, index uint64) int { return cmp.Compare(g.Index, index) })
+		d.GroupsGone = s.GroupsGone[i:]
+	}
 	return d
 }
 
@@ -89,9 +112,12 @@ func (d *Delta) Apply(s *Snapshot) (*Snapshot, error) {
 	}
 	out := &Snapshot{
 		Cluster: d.Cluster, Index: d.To, DeletedFloor: d.DeletedFloor,
-		Topics: s.Topics, ByID: s.ByID, Nodes: s.Nodes, Deleted: s.Deleted,
+		Topics: s.Topics, ByID: s.ByID, Nodes: s.Nodes, Deleted: s.Deleted, Groups: s.Groups,
 	}
 	if err := d.applyTopics(out, s.DeletedFloor); err != nil {
+		return nil, err
+	}
+	if err := d.applyGroups(out); err != nil {
 		return nil, err
 	}
 	return out, d.applyNodes(out)
@@ -138,6 +164,39 @@ func (d *Delta) applyNodes(out *Snapshot) error {
 			return fmt.Errorf("changes up to index %d hold a node that is none", d.To)
 		}
 		out.Nodes[n.ID] = n
+	}
+	return nil
+}
+
+// applyGroups forgets what went before it takes in what there is: a group may have been
+// registered again under the same name.
+func (d *Delta) applyGroups(out *Snapshot) error {
+	if len(d.Groups)+len(d.GroupsGone)+len(d.Deleted) > 0 || out.Groups == nil {
+		out.Groups = copied(out.Groups)
+	}
+	for _, gone := range d.Deleted {
+		delete(out.Groups, gone.Topic)
+	}
+	for _, gone := range d.GroupsGone {
+		t := out.Groups[gone.Topic]
+		if g := t.Get(gone.Name); g == nil || g.ID != gone.ID {
+			continue
+		}
+		if t = t.Without(gone.Name); t == nil {
+			delete(out.Groups, gone.Topic)
+		} else {
+			out.Groups[gone.Topic] = t
+		}
+	}
+	of := map[ident.TopicID][]*Group{}
+	for _, g := range d.Groups {
+		if g == nil {
+			return fmt.Errorf("changes up to index %d hold a group that is none", d.To)
+		}
+		of[g.Topic] = append(of[g.Topic], g)
+	}
+	for topic, groups := range of {
+		out.Groups[topic] = out.Groups[topic].With(groups...)
 	}
 	return nil
 }

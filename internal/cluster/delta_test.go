@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -29,6 +30,10 @@ func (w *world) step(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")
 	node := ident.NodeID{byte(rapid.IntRange(1, 4).Draw(t, "node"))}
 	old := w.now.Topics[name]
+	if old != nil && rapid.Bool().Draw(t, "a group") {
+		w.group(t, old.ID)
+		return
+	}
 	switch rapid.SampledFrom([]string{"put", "put", "delete", "node", "retire"}).Draw(t, "what") {
 	case "put":
 		n := &cluster.Topic{ID: ident.TopicID{byte(w.now.Index), byte(w.now.Index >> 8)}, Name: name, Modified: w.now.Index}
@@ -44,6 +49,8 @@ func (w *world) step(t *rapid.T) {
 		delete(w.now.ByID, old.ID)
 		w.now.Deleted[old.ID] = w.now.Index
 		w.order = append(w.order, old.ID)
+		w.now.Groups = maps.Clone(w.now.Groups)
+		delete(w.now.Groups, old.ID)
 		for len(w.order) > w.remember {
 			w.now.DeletedFloor = w.now.Deleted[w.order[0]]
 			delete(w.now.Deleted, w.order[0])
@@ -56,6 +63,39 @@ func (w *world) step(t *rapid.T) {
 	}
 }
 
+// group registers, changes or deletes a group of a topic, or many of them.
+func (w *world) group(t *rapid.T, topic ident.TopicID) {
+	w.now.Groups = maps.Clone(w.now.Groups)
+	var names []string
+	for i := range rapid.SampledFrom([]int{1, 1, 1, 1, 90}).Draw(t, "so many") {
+		names = append(names, fmt.Sprint(rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "group"), i))
+	}
+	if rapid.IntRange(0, 2).Draw(t, "gone") > 0 {
+		for _, name := range names {
+			g := &cluster.Group{ID: ident.GroupID{byte(w.now.Index), byte(w.now.Index >> 8)}, Topic: topic, Name: name, Modified: w.now.Index}
+			if old := w.now.Groups[topic].Get(name); old != nil {
+				g.ID = old.ID
+			}
+			w.now.Groups[topic] = w.now.Groups[topic].With(g)
+		}
+		return
+	}
+	for _, name := range names {
+		old := w.now.Groups[topic].Get(name)
+		if old == nil {
+			continue
+		}
+		if w.now.Groups[topic] = w.now.Groups[topic].Without(name); w.now.Groups[topic] == nil {
+			delete(w.now.Groups, topic)
+		}
+		w.now.GroupsGone = append(slices.Clip(w.now.GroupsGone), cluster.GroupGone{Topic: topic, Name: name, ID: old.ID, Index: w.now.Index})
+	}
+	for len(w.now.GroupsGone) > 20*w.remember {
+		w.now.GroupsFloor = w.now.GroupsGone[0].Index
+		w.now.GroupsGone = w.now.GroupsGone[1:]
+	}
+}
+
 func (w *world) snapshot() *cluster.Snapshot {
 	s := w.now
 	return &s
@@ -65,7 +105,7 @@ func newWorld() *world {
 	return &world{remember: 3, now: cluster.Snapshot{
 		Cluster: ident.ClusterID{1}, Index: 1,
 		Topics: map[string]*cluster.Topic{}, ByID: map[ident.TopicID]*cluster.Topic{},
-		Nodes: map[ident.NodeID]*cluster.Node{}, Deleted: map[ident.TopicID]uint64{},
+		Nodes: map[ident.NodeID]*cluster.Node{}, Deleted: map[ident.TopicID]uint64{}, Groups: map[ident.TopicID]*cluster.GroupTable{},
 	}}
 }
 
@@ -110,8 +150,10 @@ func TestChangesLeadFromAnySnapshotToAnyLaterOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(got, to) {
-			t.Fatalf("from %d to %d:\ngot  %+v\nwant %+v", from.Index, to.Index, got, to)
+		want := *to
+		want.GroupsGone, want.GroupsFloor = nil, 0 // of a coordinator alone
+		if !reflect.DeepEqual(got, &want) {
+			t.Fatalf("from %d to %d:\ngot  %+v\nwant %+v", from.Index, to.Index, got, &want)
 		}
 		if !reflect.DeepEqual(*from, before) {
 			t.Fatal("the snapshot that the changes were applied to has changed")
@@ -127,6 +169,7 @@ func TestChangesThatDoNotFitAreRefused(t *testing.T) {
 		"backwards":         {From: 5, To: 4, Cluster: here.Cluster},
 		"a topic of nobody": {From: 5, To: 6, Cluster: here.Cluster, Topics: []*cluster.Topic{nil}},
 		"a node of nobody":  {From: 5, To: 6, Cluster: here.Cluster, Nodes: []*cluster.Node{nil}},
+		"a group of nobody": {From: 5, To: 6, Cluster: here.Cluster, Groups: []*cluster.Group{nil}},
 	} {
 		if _, err := d.Apply(here); err == nil {
 			t.Errorf("%s was applied", name)

@@ -19,6 +19,8 @@ const (
 	MaxCommitBytes = 64 << 10 // of a Commit as it is kept
 	MaxLapse       = 1_000    // members of a Lapse
 	MaxRelease     = 1_000    // partitions of a Release
+	MaxSigns       = 10_000   // signs of life sent at once
+	MaxReasonBytes = 512      // of an Intent's reason; what is longer is cut
 )
 
 // GroupPatch gives settings of a group; a nil field stays as it is, or means its default.
@@ -97,6 +99,9 @@ type ReleaseOf struct {
 	Group     ident.GroupID
 	Partition ident.Index
 	Epoch     ident.Assignment
+	// Drained says that nothing of the partition is leased any more, to whomever: only
+	// its leader knows. A member that lets go speaks of its own leases alone.
+	Drained bool `json:",omitempty"`
 }
 
 // Commit keeps what members have done, as the leaders of their partitions say.
@@ -108,6 +113,7 @@ type Commit struct {
 // CommitOf is one partition's part of a Commit, and in shared mode one member's part of
 // that. It is taken where all epochs are the current ones. What it says of done and dead
 // records is united with what is known: the floor is the first record that is neither.
+// To say it twice changes nothing more.
 type CommitOf struct {
 	Group     ident.GroupID
 	Partition ident.Index

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// partBytes is about how much of a delta goes into one part. A topic is never split, so
-// a part may be longer by one.
+// partBytes is about how much of a delta goes into one part. A topic and a group are never
+// split, so a part may be longer by one.
 const partBytes = 256 << 10
 
 // Parts are the delta in pieces of a bounded size, one at least: none but the last has
@@ -49,6 +49,18 @@ func (d *Delta) Parts() iter.Seq[*Delta] {
 			}
 			part.Deleted = append(part.Deleted, gone)
 		}
+		for _, g := range d.Groups {
+			if !full(g.size()) {
+				return
+			}
+			part.Groups = append(part.Groups, g)
+		}
+		for _, gone := range d.GroupsGone {
+			if !full(3*idBytes + len(gone.Name)) {
+				return
+			}
+			part.GroupsGone = append(part.GroupsGone, gone)
+		}
 		yield(part)
 	}
 }
@@ -65,6 +77,7 @@ func (d *Delta) Join(part *Delta) error {
 	}
 	d.Topics, d.Nodes = append(d.Topics, part.Topics...), append(d.Nodes, part.Nodes...)
 	d.NodesGone, d.Deleted = append(d.NodesGone, part.NodesGone...), append(d.Deleted, part.Deleted...)
+	d.Groups, d.GroupsGone = append(d.Groups, part.Groups...), append(d.GroupsGone, part.GroupsGone...)
 	d.More = part.More
 	return nil
 }
@@ -75,6 +88,9 @@ const (
 	nodeBytes      = 800
 	topicBytes     = 600
 	partitionBytes = 300
+	groupBytes     = 500
+	memberBytes    = 150
+	ownerBytes     = 100
 )
 
 // size is about how long the topic is in JSON.
@@ -83,6 +99,18 @@ func (t *Topic) size() int {
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
 		n += idBytes * (len(p.Replicas) + len(p.ISR) + len(p.ELR) + len(p.Adding) + len(p.Removing))
+	}
+	return n
+}
+
+// size is about how long the group is in JSON.
+func (g *Group) size() int {
+	n := groupBytes + len(g.Name) + len(g.Settings.DeadLetter)
+	for i := range g.Members {
+		n += memberBytes + len(g.Members[i].ID)
+	}
+	for i := range g.Owners {
+		n += ownerBytes + len(g.Owners[i].Member) + len(g.Owners[i].Next)
 	}
 	return n
 }

@@ -73,9 +73,13 @@ type Snapshot struct {
 	Topics  map[string]*Topic // by name
 	ByID    map[ident.TopicID]*Topic
 	Nodes   map[ident.NodeID]*Node
-	// Groups are the consumer groups of each topic that has any, by name. Neither a map
-	// nor a group is ever changed.
-	Groups map[ident.TopicID]map[string]*Group
+	// Groups are the consumer groups of each topic that has any. No group is ever changed.
+	Groups map[ident.TopicID]*GroupTable
+	// GroupsGone are the groups that were deleted last, oldest first, those of deleted
+	// topics apart, and GroupsFloor is the index up to which they are not remembered. Only
+	// a coordinator knows, to tell others: these merely find a group no longer.
+	GroupsGone  []GroupGone `json:"-"`
+	GroupsFloor uint64      `json:"-"`
 	// Deleted remembers the ids of deleted topics and the index at which they
 	// went, so that a broker deletes only what was deleted, never what it
 	// merely does not find.
@@ -93,6 +97,15 @@ func (s *Snapshot) Topic(name string) (*Topic, bool) {
 	}
 	t, ok := s.Topics[name]
 	return t, ok
+}
+
+// Group finds a consumer group of a topic by its name.
+func (s *Snapshot) Group(topic ident.TopicID, name string) (*Group, bool) {
+	if s == nil {
+		return nil, false
+	}
+	g := s.Groups[topic].Get(name)
+	return g, g != nil
 }
 
 // Equal says whether both describe a node alike.
