@@ -21,7 +21,7 @@ var leader = ident.NodeID{7}
 func snapshot(index uint64, topics ...*cluster.Topic) *cluster.Snapshot {
 	s := &cluster.Snapshot{
 		Cluster: ident.ClusterID{1}, Index: index, Topics: map[string]*cluster.Topic{}, ByID: map[ident.TopicID]*cluster.Topic{},
-		Nodes: map[ident.NodeID]*cluster.Node{}, Deleted: map[ident.TopicID]uint64{},
+		Nodes: map[ident.NodeID]*cluster.Node{}, Deleted: map[ident.TopicID]uint64{}, Groups: map[ident.TopicID]*cluster.GroupTable{},
 	}
 	for _, t := range topics {
 		s.Topics[t.Name], s.ByID[t.ID] = t, t
