@@ -10,10 +10,12 @@ import (
 var pure = []string{
 	"broker/partition",
 	"broker/replication",
+	"coordinator/assign",
 	"coordinator/balance",
 	"coordinator/layout",
 	"coordinator/liveness",
 	"coordinator/placement",
+	"coordinator/session",
 	"coordinator/state",
 	"gateway/access",
 	"gateway/alert",
