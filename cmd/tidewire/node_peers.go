@@ -118,8 +118,33 @@ func (b backend) ServeFollow(ctx context.Context, f rpc.Follow, s rpc.FollowerSt
 	return b.broker.ServeFollow(ctx, f, s)
 }
 
-// Probe says which life this node is in, or asks to be in: the coordinator may know
-// sooner than the node that it counts.
-func (b backend) Probe(context.Context) (cluster.Life, error) {
-	return cmp.Or(b.registration.Begun(), b.life()), nil
+func (b backend) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.Taken{}, err
+	}
+	return b.broker.Take(ctx, t)
 }
+
+func (b backend) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.Settled{}, err
+	}
+	return b.broker.Settle(ctx, s)
+}
+
+func (b backend) Standings(ctx context.Context, s rpc.StandingsOf) ([]rpc.GroupStanding, error) {
+	if err := b.refusal(); err != nil {
+		return nil, err
+	}
+	return b.broker.Standings(ctx, s)
+}
+
+func (b backend) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.RecordStatus, error) {
+	if err := b.refusal(); err != nil {
+		return nil, err
+	}
+	return b.broker.RecordStatus(ctx, s)
+}
+
+// Probe says which life this node is in.
+func (b backend) Probe(context.Context) (cluster.Life, error) { return b.life(), nil }

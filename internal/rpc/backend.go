@@ -35,6 +35,12 @@ type BrokerBackend interface {
 	// ServeFollow is one follower's stream. It returns when the stream ends or
 	// one of both lives is over; then the stream is cut.
 	ServeFollow(ctx context.Context, f Follow, s FollowerStream) error
+	// Take waits by itself for what there is to take, and leases nothing once ctx has ended.
+	// The batches of an answer have at most MaxSendBytes together.
+	Take(ctx context.Context, t Take) (Taken, error)
+	Settle(ctx context.Context, s Settle) (Settled, error)
+	Standings(ctx context.Context, s StandingsOf) ([]GroupStanding, error)
+	RecordStatus(ctx context.Context, s RecordStatusOf) ([]RecordStatus, error)
 	// Probe says which life this node is in.
 	Probe(ctx context.Context) (cluster.Life, error)
 }

@@ -33,6 +33,8 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
 	case *tidewirepb.ReadResponse:
 		return marshalRead(v)
+	case *tidewirepb.TakeResponse:
+		return marshalTake(v)
 	case proto.Message:
 		b, err := proto.Marshal(v)
 		return mem.BufferSlice{mem.SliceBuffer(b)}, err
@@ -57,6 +59,33 @@ func marshalRead(r *tidewirepb.ReadResponse) (mem.BufferSlice, error) {
 	return out, nil
 }
 
+// marshalTake refers to the batches as well.
+func marshalTake(r *tidewirepb.TakeResponse) (mem.BufferSlice, error) {
+	rests := make([][]byte, len(r.Items))
+	size := itemBytes
+	for i, it := range r.Items {
+		var err error
+		rests[i], err = proto.Marshal(&tidewirepb.TakeResponse_Item{Partition: it.Partition, Leases: it.Leases, Problem: it.Problem})
+		if err != nil {
+			return nil, err
+		}
+		size += itemBytes + len(rests[i])
+		if len(it.Batches) < referFrom {
+			size += len(it.Batches)
+		}
+	}
+	var e encoder
+	e.begin(size)
+	for i, it := range r.Items {
+		o := e.open(1)
+		e.bytes(2, it.Batches)
+		e.b = append(e.b, rests[i]...)
+		e.close(o)
+	}
+	e.bool(2, r.More)
+	return e.message(), nil
+}
+
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if most := bound(v); data.Len() > most {
 		return fmt.Errorf("a message of %d bytes; %d are allowed", data.Len(), most)
@@ -72,10 +101,12 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func bound(v any) int {
 	switch v.(type) {
-	case *tidewirepb.ReadResponse, *tidewirepb.WatchResponse:
+	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.TakeResponse, *tidewirepb.WatchResponse:
 		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be
-	case *tidewirepb.ConnectionsResponse:
-		return maxListBytes
+	case *tidewirepb.ConnectionsResponse, *tidewirepb.RecordStatusResponse:
+		return maxListBytes // the latter is as long as a topic may have groups
+	case *appendResponse, *tidewirepb.SettleResponse:
+		return maxMessageBytes // answers of as many records as a request can hold
 	}
 	return maxControlBytes
 }

@@ -34,6 +34,11 @@ type broker struct {
 	wait   func(ident.Partition, ident.Offset) (<-chan struct{}, error)
 	follow func(context.Context, Follow, FollowerStream) error
 	life   cluster.Life
+
+	take      func(context.Context, Take) (Taken, error)
+	settle    func(context.Context, Settle) (Settled, error)
+	standings func(StandingsOf) ([]GroupStanding, error)
+	status    func(RecordStatusOf) ([]RecordStatus, error)
 }
 
 func (b *broker) Append(req Append, done func(Appended)) { b.append(req, done) }
@@ -59,6 +64,18 @@ func (b *broker) ServeFollow(ctx context.Context, f Follow, s FollowerStream) er
 }
 
 func (b *broker) Probe(context.Context) (cluster.Life, error) { return b.life, nil }
+
+func (b *broker) Take(ctx context.Context, t Take) (Taken, error) { return b.take(ctx, t) }
+
+func (b *broker) Settle(ctx context.Context, s Settle) (Settled, error) { return b.settle(ctx, s) }
+
+func (b *broker) Standings(_ context.Context, s StandingsOf) ([]GroupStanding, error) {
+	return b.standings(s)
+}
+
+func (b *broker) RecordStatus(_ context.Context, s RecordStatusOf) ([]RecordStatus, error) {
+	return b.status(s)
+}
 
 // served is a server of a test. It stops with the test, or before.
 type served struct {

@@ -4,7 +4,16 @@ import (
 	"time"
 
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+)
+
+// Bounds of what one call about groups may name or give.
+const (
+	MaxTaken       = 10_000 // leases of a Taken
+	MaxSettled     = 10_000 // partitions and offsets of a Settle, all together
+	MaxReasonBytes = 512    // of a Reject
+	MaxStandings   = 10_000 // groups times partitions of a StandingsOf
 )
 
 // Take asks a broker for records to be leased to a member, of partitions that it leads.
@@ -62,6 +71,25 @@ type SettleOf struct {
 	Reject    []Reject
 }
 
+// Check says what is wrong with a Settle as such: what the server refuses, and the broker
+// that is asked without one.
+func (s *Settle) Check() error {
+	entries := len(s.Of)
+	for i := range s.Of {
+		of := &s.Of[i]
+		entries += len(of.Ack) + len(of.Nack) + len(of.Extend) + len(of.Reject)
+		for _, r := range of.Reject {
+			if len(r.Reason) > MaxReasonBytes {
+				return fault.New(fault.Invalid, "a reason of %d bytes; %d are allowed", len(r.Reason), MaxReasonBytes).With("field", "reason")
+			}
+		}
+	}
+	if entries > MaxSettled {
+		return fault.New(fault.Invalid, "%d partitions and offsets at once; %d are allowed: send the rest in another call", entries, MaxSettled)
+	}
+	return nil
+}
+
 // Nack gives a record back. A delay below 0 is the group's backoff.
 type Nack struct {
 	Offset ident.Offset
@@ -91,6 +119,14 @@ type Stale struct {
 	Err    error // a *fault.Error
 }
 
+// StandingsOf asks how groups stand on partitions that the broker leads. Index as in Take.
+// What it does not lead, and groups that are not there, are left out of the answer.
+type StandingsOf struct {
+	Index      uint64
+	Groups     []ident.GroupID
+	Partitions []ident.Partition
+}
+
 // GroupStanding is how a group stands on one partition.
 type GroupStanding struct {
 	Group     ident.GroupID
@@ -100,11 +136,19 @@ type GroupStanding struct {
 	InFlight  int
 	// Lag counts the records below End that are not done, however they end.
 	Lag int64
-	// Oldest is the time of the oldest record that was leased and is not done; zero: none.
+	// Oldest is the time of the oldest record that was leased and is not done, to the
+	// millisecond; zero: none.
 	Oldest      time.Time
 	Redelivered int64 // leases given from the second on, since this leader leads
 	Dead        int64 // records that are dead, of those that the log still holds
 	Paused      bool  // too many unfinished records: nothing new is read
+}
+
+// RecordStatusOf asks what became of a record in each group of its topic. Index as in Take.
+type RecordStatusOf struct {
+	Index     uint64
+	Partition ident.Partition
+	Offset    ident.Offset
 }
 
 // RecordState is what became of a record in a group.

@@ -1618,6 +1618,514 @@ func (x *ProbeResponse) GetLife() *Life {
 	return nil
 }
 
+type MemberLife struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // 16 bytes
+	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberLife) Reset() {
+	*x = MemberLife{}
+	mi := &file_tidewire_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberLife) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberLife) ProtoMessage() {}
+
+func (x *MemberLife) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberLife.ProtoReflect.Descriptor instead.
+func (*MemberLife) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MemberLife) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *MemberLife) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *MemberLife) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type TakeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Life          *MemberLife            `protobuf:"bytes,1,opt,name=life,proto3" json:"life,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"` // the caller's snapshot: it is acted on first
+	Partitions    []*Partition           `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // 0: the answer comes once something could be leased
+	MaxBytes      uint32                 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	WaitNs        int64                  `protobuf:"varint,6,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeRequest) Reset() {
+	*x = TakeRequest{}
+	mi := &file_tidewire_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeRequest) ProtoMessage() {}
+
+func (x *TakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
+func (*TakeRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TakeRequest) GetLife() *MemberLife {
+	if x != nil {
+		return x.Life
+	}
+	return nil
+}
+
+func (x *TakeRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TakeRequest) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *TakeRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *TakeRequest) GetMaxBytes() uint32 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *TakeRequest) GetWaitNs() int64 {
+	if x != nil {
+		return x.WaitNs
+	}
+	return 0
+}
+
+type TakeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*TakeResponse_Item   `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeResponse) Reset() {
+	*x = TakeResponse{}
+	mi := &file_tidewire_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeResponse) ProtoMessage() {}
+
+func (x *TakeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
+func (*TakeResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TakeResponse) GetItems() []*TakeResponse_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *TakeResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type SettleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Life          *MemberLife            `protobuf:"bytes,1,opt,name=life,proto3" json:"life,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Items         []*SettleRequest_Item  `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest) Reset() {
+	*x = SettleRequest{}
+	mi := &file_tidewire_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest) ProtoMessage() {}
+
+func (x *SettleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
+func (*SettleRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SettleRequest) GetLife() *MemberLife {
+	if x != nil {
+		return x.Life
+	}
+	return nil
+}
+
+func (x *SettleRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SettleRequest) GetItems() []*SettleRequest_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type SettleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*SettleResponse_Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse) Reset() {
+	*x = SettleResponse{}
+	mi := &file_tidewire_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse) ProtoMessage() {}
+
+func (x *SettleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
+func (*SettleResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SettleResponse) GetItems() []*SettleResponse_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type StandingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Groups        [][]byte               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"` // 16 bytes each
+	Partitions    []*Partition           `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandingsRequest) Reset() {
+	*x = StandingsRequest{}
+	mi := &file_tidewire_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandingsRequest) ProtoMessage() {}
+
+func (x *StandingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandingsRequest.ProtoReflect.Descriptor instead.
+func (*StandingsRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *StandingsRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StandingsRequest) GetGroups() [][]byte {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *StandingsRequest) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+type StandingsResponse struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Items         []*StandingsResponse_Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandingsResponse) Reset() {
+	*x = StandingsResponse{}
+	mi := &file_tidewire_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandingsResponse) ProtoMessage() {}
+
+func (x *StandingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandingsResponse.ProtoReflect.Descriptor instead.
+func (*StandingsResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *StandingsResponse) GetItems() []*StandingsResponse_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type RecordStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Partition     *Partition             `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordStatusRequest) Reset() {
+	*x = RecordStatusRequest{}
+	mi := &file_tidewire_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordStatusRequest) ProtoMessage() {}
+
+func (x *RecordStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordStatusRequest.ProtoReflect.Descriptor instead.
+func (*RecordStatusRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RecordStatusRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RecordStatusRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *RecordStatusRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type RecordStatusResponse struct {
+	state         protoimpl.MessageState       `protogen:"open.v1"`
+	Items         []*RecordStatusResponse_Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordStatusResponse) Reset() {
+	*x = RecordStatusResponse{}
+	mi := &file_tidewire_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordStatusResponse) ProtoMessage() {}
+
+func (x *RecordStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordStatusResponse.ProtoReflect.Descriptor instead.
+func (*RecordStatusResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RecordStatusResponse) GetItems() []*RecordStatusResponse_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
 type FiguresRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1626,7 +2134,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +2146,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +2159,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31}
+	return file_tidewire_proto_rawDescGZIP(), []int{38}
 }
 
 type FiguresResponse struct {
@@ -1663,7 +2171,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +2183,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +2196,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32}
+	return file_tidewire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FiguresResponse) GetJson() []byte {
@@ -1707,7 +2215,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +2227,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +2240,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33}
+	return file_tidewire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConnectionsRequest) GetPrincipal() string {
@@ -1751,7 +2259,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +2271,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +2284,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{34}
+	return file_tidewire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ConnectionsResponse) GetJson() []byte {
@@ -1795,7 +2303,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +2315,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +2328,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{35}
+	return file_tidewire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DisconnectRequest) GetConnection() string {
@@ -1839,7 +2347,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2359,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2372,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{36}
+	return file_tidewire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DisconnectResponse) GetFound() bool {
@@ -1887,7 +2395,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2407,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2470,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2482,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2538,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2550,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2599,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2611,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2665,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2677,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2721,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2733,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2804,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2816,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2887,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2899,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +3015,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +3027,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +3109,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +3121,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +3161,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +3173,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +3213,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +3225,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,6 +3253,626 @@ func (x *BoundsResponse_Item) GetProblem() *Problem {
 		return x.Problem
 	}
 	return nil
+}
+
+type TakeResponse_Lease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Delivery      uint32                 `protobuf:"varint,2,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	LeftNs        int64                  `protobuf:"varint,3,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"` // from the answer on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeResponse_Lease) Reset() {
+	*x = TakeResponse_Lease{}
+	mi := &file_tidewire_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeResponse_Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeResponse_Lease) ProtoMessage() {}
+
+func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeResponse_Lease.ProtoReflect.Descriptor instead.
+func (*TakeResponse_Lease) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{31, 0}
+}
+
+func (x *TakeResponse_Lease) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *TakeResponse_Lease) GetDelivery() uint32 {
+	if x != nil {
+		return x.Delivery
+	}
+	return 0
+}
+
+func (x *TakeResponse_Lease) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
+type TakeResponse_Item struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Batches       []byte                 `protobuf:"bytes,2,opt,name=batches,proto3" json:"batches,omitempty"`
+	Leases        []*TakeResponse_Lease  `protobuf:"bytes,3,rep,name=leases,proto3" json:"leases,omitempty"`
+	Problem       *Problem               `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeResponse_Item) Reset() {
+	*x = TakeResponse_Item{}
+	mi := &file_tidewire_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeResponse_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeResponse_Item) ProtoMessage() {}
+
+func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeResponse_Item.ProtoReflect.Descriptor instead.
+func (*TakeResponse_Item) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{31, 1}
+}
+
+func (x *TakeResponse_Item) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *TakeResponse_Item) GetBatches() []byte {
+	if x != nil {
+		return x.Batches
+	}
+	return nil
+}
+
+func (x *TakeResponse_Item) GetLeases() []*TakeResponse_Lease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *TakeResponse_Item) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type SettleRequest_Nack struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	DelayNs       int64                  `protobuf:"zigzag64,2,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"` // below 0: the group's backoff
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest_Nack) Reset() {
+	*x = SettleRequest_Nack{}
+	mi := &file_tidewire_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest_Nack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest_Nack) ProtoMessage() {}
+
+func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest_Nack.ProtoReflect.Descriptor instead.
+func (*SettleRequest_Nack) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{32, 0}
+}
+
+func (x *SettleRequest_Nack) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SettleRequest_Nack) GetDelayNs() int64 {
+	if x != nil {
+		return x.DelayNs
+	}
+	return 0
+}
+
+type SettleRequest_Reject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest_Reject) Reset() {
+	*x = SettleRequest_Reject{}
+	mi := &file_tidewire_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest_Reject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest_Reject) ProtoMessage() {}
+
+func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest_Reject.ProtoReflect.Descriptor instead.
+func (*SettleRequest_Reject) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{32, 1}
+}
+
+func (x *SettleRequest_Reject) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SettleRequest_Reject) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SettleRequest_Item struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Partition     *Partition              `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Ack           []int64                 `protobuf:"varint,2,rep,packed,name=ack,proto3" json:"ack,omitempty"`
+	Through       int64                   `protobuf:"zigzag64,3,opt,name=through,proto3" json:"through,omitempty"` // below 0: nothing
+	Nack          []*SettleRequest_Nack   `protobuf:"bytes,4,rep,name=nack,proto3" json:"nack,omitempty"`
+	Extend        []int64                 `protobuf:"varint,5,rep,packed,name=extend,proto3" json:"extend,omitempty"`
+	Reject        []*SettleRequest_Reject `protobuf:"bytes,6,rep,name=reject,proto3" json:"reject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest_Item) Reset() {
+	*x = SettleRequest_Item{}
+	mi := &file_tidewire_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest_Item) ProtoMessage() {}
+
+func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest_Item.ProtoReflect.Descriptor instead.
+func (*SettleRequest_Item) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{32, 2}
+}
+
+func (x *SettleRequest_Item) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SettleRequest_Item) GetAck() []int64 {
+	if x != nil {
+		return x.Ack
+	}
+	return nil
+}
+
+func (x *SettleRequest_Item) GetThrough() int64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *SettleRequest_Item) GetNack() []*SettleRequest_Nack {
+	if x != nil {
+		return x.Nack
+	}
+	return nil
+}
+
+func (x *SettleRequest_Item) GetExtend() []int64 {
+	if x != nil {
+		return x.Extend
+	}
+	return nil
+}
+
+func (x *SettleRequest_Item) GetReject() []*SettleRequest_Reject {
+	if x != nil {
+		return x.Reject
+	}
+	return nil
+}
+
+type SettleResponse_Stale struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse_Stale) Reset() {
+	*x = SettleResponse_Stale{}
+	mi := &file_tidewire_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse_Stale) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse_Stale) ProtoMessage() {}
+
+func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse_Stale.ProtoReflect.Descriptor instead.
+func (*SettleResponse_Stale) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{33, 0}
+}
+
+func (x *SettleResponse_Stale) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SettleResponse_Stale) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type SettleResponse_Item struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Partition     *Partition              `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Stale         []*SettleResponse_Stale `protobuf:"bytes,2,rep,name=stale,proto3" json:"stale,omitempty"`
+	Problem       *Problem                `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse_Item) Reset() {
+	*x = SettleResponse_Item{}
+	mi := &file_tidewire_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse_Item) ProtoMessage() {}
+
+func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse_Item.ProtoReflect.Descriptor instead.
+func (*SettleResponse_Item) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{33, 1}
+}
+
+func (x *SettleResponse_Item) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SettleResponse_Item) GetStale() []*SettleResponse_Stale {
+	if x != nil {
+		return x.Stale
+	}
+	return nil
+}
+
+func (x *SettleResponse_Item) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type StandingsResponse_Item struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Partition     *Partition             `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Committed     int64                  `protobuf:"varint,3,opt,name=committed,proto3" json:"committed,omitempty"`
+	End           int64                  `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	InFlight      uint32                 `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	Lag           int64                  `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"`
+	OldestMs      int64                  `protobuf:"varint,7,opt,name=oldest_ms,json=oldestMs,proto3" json:"oldest_ms,omitempty"` // since 1970; 0: none
+	Redelivered   int64                  `protobuf:"varint,8,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
+	Dead          int64                  `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
+	Paused        bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandingsResponse_Item) Reset() {
+	*x = StandingsResponse_Item{}
+	mi := &file_tidewire_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandingsResponse_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandingsResponse_Item) ProtoMessage() {}
+
+func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandingsResponse_Item.ProtoReflect.Descriptor instead.
+func (*StandingsResponse_Item) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{35, 0}
+}
+
+func (x *StandingsResponse_Item) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *StandingsResponse_Item) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *StandingsResponse_Item) GetCommitted() int64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetInFlight() uint32 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetLag() int64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetOldestMs() int64 {
+	if x != nil {
+		return x.OldestMs
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetRedelivered() int64 {
+	if x != nil {
+		return x.Redelivered
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetDead() int64 {
+	if x != nil {
+		return x.Dead
+	}
+	return 0
+}
+
+func (x *StandingsResponse_Item) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+type RecordStatusResponse_Item struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Member        string                 `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	LeftNs        int64                  `protobuf:"varint,4,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"`
+	Delivery      uint32                 `protobuf:"varint,5,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordStatusResponse_Item) Reset() {
+	*x = RecordStatusResponse_Item{}
+	mi := &file_tidewire_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordStatusResponse_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordStatusResponse_Item) ProtoMessage() {}
+
+func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordStatusResponse_Item.ProtoReflect.Descriptor instead.
+func (*RecordStatusResponse_Item) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{37, 0}
+}
+
+func (x *RecordStatusResponse_Item) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *RecordStatusResponse_Item) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RecordStatusResponse_Item) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *RecordStatusResponse_Item) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
+func (x *RecordStatusResponse_Item) GetDelivery() uint32 {
+	if x != nil {
+		return x.Delivery
+	}
+	return 0
 }
 
 var File_tidewire_proto protoreflect.FileDescriptor
@@ -2913,7 +4041,91 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\"\x0e\n" +
 	"\fProbeRequest\"6\n" +
 	"\rProbeResponse\x12%\n" +
-	"\x04life\x18\x01 \x01(\v2\x11.tidewire.v1.LifeR\x04life\"\x10\n" +
+	"\x04life\x18\x01 \x01(\v2\x11.tidewire.v1.LifeR\x04life\"P\n" +
+	"\n" +
+	"MemberLife\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xd4\x01\n" +
+	"\vTakeRequest\x12+\n" +
+	"\x04life\x18\x01 \x01(\v2\x17.tidewire.v1.MemberLifeR\x04life\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x126\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2\x16.tidewire.v1.PartitionR\n" +
+	"partitions\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1b\n" +
+	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x12\x17\n" +
+	"\await_ns\x18\x06 \x01(\x03R\x06waitNs\"\xf0\x02\n" +
+	"\fTakeResponse\x124\n" +
+	"\x05items\x18\x01 \x03(\v2\x1e.tidewire.v1.TakeResponse.ItemR\x05items\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x1aT\n" +
+	"\x05Lease\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x1a\n" +
+	"\bdelivery\x18\x02 \x01(\rR\bdelivery\x12\x17\n" +
+	"\aleft_ns\x18\x03 \x01(\x03R\x06leftNs\x1a\xbf\x01\n" +
+	"\x04Item\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x18\n" +
+	"\abatches\x18\x02 \x01(\fR\abatches\x127\n" +
+	"\x06leases\x18\x03 \x03(\v2\x1f.tidewire.v1.TakeResponse.LeaseR\x06leases\x12.\n" +
+	"\aproblem\x18\x04 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\"\xf1\x03\n" +
+	"\rSettleRequest\x12+\n" +
+	"\x04life\x18\x01 \x01(\v2\x17.tidewire.v1.MemberLifeR\x04life\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x125\n" +
+	"\x05items\x18\x03 \x03(\v2\x1f.tidewire.v1.SettleRequest.ItemR\x05items\x1a9\n" +
+	"\x04Nack\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x19\n" +
+	"\bdelay_ns\x18\x02 \x01(\x12R\adelayNs\x1a8\n" +
+	"\x06Reject\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x1a\xf0\x01\n" +
+	"\x04Item\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x10\n" +
+	"\x03ack\x18\x02 \x03(\x03R\x03ack\x12\x18\n" +
+	"\athrough\x18\x03 \x01(\x12R\athrough\x123\n" +
+	"\x04nack\x18\x04 \x03(\v2\x1f.tidewire.v1.SettleRequest.NackR\x04nack\x12\x16\n" +
+	"\x06extend\x18\x05 \x03(\x03R\x06extend\x129\n" +
+	"\x06reject\x18\x06 \x03(\v2!.tidewire.v1.SettleRequest.RejectR\x06reject\"\xc1\x02\n" +
+	"\x0eSettleResponse\x126\n" +
+	"\x05items\x18\x01 \x03(\v2 .tidewire.v1.SettleResponse.ItemR\x05items\x1aO\n" +
+	"\x05Stale\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12.\n" +
+	"\aproblem\x18\x02 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x1a\xa5\x01\n" +
+	"\x04Item\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x127\n" +
+	"\x05stale\x18\x02 \x03(\v2!.tidewire.v1.SettleResponse.StaleR\x05stale\x12.\n" +
+	"\aproblem\x18\x03 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\"x\n" +
+	"\x10StandingsRequest\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06groups\x18\x02 \x03(\fR\x06groups\x126\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2\x16.tidewire.v1.PartitionR\n" +
+	"partitions\"\xed\x02\n" +
+	"\x11StandingsResponse\x129\n" +
+	"\x05items\x18\x01 \x03(\v2#.tidewire.v1.StandingsResponse.ItemR\x05items\x1a\x9c\x02\n" +
+	"\x04Item\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x124\n" +
+	"\tpartition\x18\x02 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x1c\n" +
+	"\tcommitted\x18\x03 \x01(\x03R\tcommitted\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\x03R\x03end\x12\x1b\n" +
+	"\tin_flight\x18\x05 \x01(\rR\binFlight\x12\x10\n" +
+	"\x03lag\x18\x06 \x01(\x03R\x03lag\x12\x1b\n" +
+	"\toldest_ms\x18\a \x01(\x03R\boldestMs\x12 \n" +
+	"\vredelivered\x18\b \x01(\x03R\vredelivered\x12\x12\n" +
+	"\x04dead\x18\t \x01(\x03R\x04dead\x12\x16\n" +
+	"\x06paused\x18\n" +
+	" \x01(\bR\x06paused\"y\n" +
+	"\x13RecordStatusRequest\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
+	"\tpartition\x18\x02 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\"\xd5\x01\n" +
+	"\x14RecordStatusResponse\x12<\n" +
+	"\x05items\x18\x01 \x03(\v2&.tidewire.v1.RecordStatusResponse.ItemR\x05items\x1a\x7f\n" +
+	"\x04Item\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x17\n" +
+	"\aleft_ns\x18\x04 \x01(\x03R\x06leftNs\x12\x1a\n" +
+	"\bdelivery\x18\x05 \x01(\rR\bdelivery\"\x10\n" +
 	"\x0eFiguresRequest\"%\n" +
 	"\x0fFiguresResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"2\n" +
@@ -2932,13 +4144,19 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
 	"\x06Report\x12\x1a.tidewire.v1.ReportRequest\x1a\x1b.tidewire.v1.ReportResponse\x12;\n" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
-	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x012\xda\x02\n" +
-	"\x06Broker\x12;\n" +
+	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x012\x89\x06\n" +
+	"\x06Broker\x12E\n" +
+	"\x06Append\x12\x1a.tidewire.v1.AppendRequest\x1a\x1b.tidewire.v1.AppendResponse(\x010\x01\x12E\n" +
+	"\x06Follow\x12\x1a.tidewire.v1.FollowRequest\x1a\x1b.tidewire.v1.FollowResponse(\x010\x01\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
 	"\bOffsetAt\x12\x1c.tidewire.v1.OffsetAtRequest\x1a\x1d.tidewire.v1.OffsetAtResponse\x12G\n" +
 	"\bEpochEnd\x12\x1c.tidewire.v1.EpochEndRequest\x1a\x1d.tidewire.v1.EpochEndResponse\x12>\n" +
-	"\x05Probe\x12\x19.tidewire.v1.ProbeRequest\x1a\x1a.tidewire.v1.ProbeResponse2\xed\x01\n" +
+	"\x05Probe\x12\x19.tidewire.v1.ProbeRequest\x1a\x1a.tidewire.v1.ProbeResponse\x12;\n" +
+	"\x04Take\x12\x18.tidewire.v1.TakeRequest\x1a\x19.tidewire.v1.TakeResponse\x12A\n" +
+	"\x06Settle\x12\x1a.tidewire.v1.SettleRequest\x1a\x1b.tidewire.v1.SettleResponse\x12J\n" +
+	"\tStandings\x12\x1d.tidewire.v1.StandingsRequest\x1a\x1e.tidewire.v1.StandingsResponse\x12S\n" +
+	"\fRecordStatus\x12 .tidewire.v1.RecordStatusRequest\x1a!.tidewire.v1.RecordStatusResponse2\xed\x01\n" +
 	"\x04Node\x12D\n" +
 	"\aFigures\x12\x1b.tidewire.v1.FiguresRequest\x1a\x1c.tidewire.v1.FiguresResponse\x12P\n" +
 	"\vConnections\x12\x1f.tidewire.v1.ConnectionsRequest\x1a .tidewire.v1.ConnectionsResponse\x12M\n" +
@@ -2957,7 +4175,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_tidewire_proto_goTypes = []any{
 	(*Document)(nil),                  // 0: tidewire.v1.Document
 	(*Problem)(nil),                   // 1: tidewire.v1.Problem
@@ -2974,40 +4192,56 @@ var file_tidewire_proto_goTypes = []any{
 	(*JoinResponse)(nil),              // 12: tidewire.v1.JoinResponse
 	(*WatchRequest)(nil),              // 13: tidewire.v1.WatchRequest
 	(*WatchResponse)(nil),             // 14: tidewire.v1.WatchResponse
-	(*StreamOpen)(nil),                // 15: tidewire.v1.StreamOpen
-	(*StreamEnd)(nil),                 // 16: tidewire.v1.StreamEnd
-	(*AppendRequest)(nil),             // 17: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 18: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 19: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 20: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 21: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 22: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 23: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 24: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 25: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 26: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 27: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 28: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 29: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 30: tidewire.v1.ProbeResponse
-	(*FiguresRequest)(nil),            // 31: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 32: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 33: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 34: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 35: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 36: tidewire.v1.DisconnectResponse
-	(*AppendRequest_Item)(nil),        // 37: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 38: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 39: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 40: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 41: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 42: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 43: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 44: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 45: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 46: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 47: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 48: tidewire.v1.BoundsResponse.Item
+	(*AppendRequest)(nil),             // 15: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 16: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 17: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 18: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 19: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 20: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 21: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 22: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 23: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 24: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 25: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 26: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 27: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 28: tidewire.v1.ProbeResponse
+	(*MemberLife)(nil),                // 29: tidewire.v1.MemberLife
+	(*TakeRequest)(nil),               // 30: tidewire.v1.TakeRequest
+	(*TakeResponse)(nil),              // 31: tidewire.v1.TakeResponse
+	(*SettleRequest)(nil),             // 32: tidewire.v1.SettleRequest
+	(*SettleResponse)(nil),            // 33: tidewire.v1.SettleResponse
+	(*StandingsRequest)(nil),          // 34: tidewire.v1.StandingsRequest
+	(*StandingsResponse)(nil),         // 35: tidewire.v1.StandingsResponse
+	(*RecordStatusRequest)(nil),       // 36: tidewire.v1.RecordStatusRequest
+	(*RecordStatusResponse)(nil),      // 37: tidewire.v1.RecordStatusResponse
+	(*FiguresRequest)(nil),            // 38: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 39: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 40: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 41: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 42: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 43: tidewire.v1.DisconnectResponse
+	(*AppendRequest_Item)(nil),        // 44: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 45: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 46: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 47: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 48: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 49: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 50: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 51: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 52: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 53: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 54: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 55: tidewire.v1.BoundsResponse.Item
+	(*TakeResponse_Lease)(nil),        // 56: tidewire.v1.TakeResponse.Lease
+	(*TakeResponse_Item)(nil),         // 57: tidewire.v1.TakeResponse.Item
+	(*SettleRequest_Nack)(nil),        // 58: tidewire.v1.SettleRequest.Nack
+	(*SettleRequest_Reject)(nil),      // 59: tidewire.v1.SettleRequest.Reject
+	(*SettleRequest_Item)(nil),        // 60: tidewire.v1.SettleRequest.Item
+	(*SettleResponse_Stale)(nil),      // 61: tidewire.v1.SettleResponse.Stale
+	(*SettleResponse_Item)(nil),       // 62: tidewire.v1.SettleResponse.Item
+	(*StandingsResponse_Item)(nil),    // 63: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 64: tidewire.v1.RecordStatusResponse.Item
 }
 var file_tidewire_proto_depIdxs = []int32{
 	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -3018,69 +4252,101 @@ var file_tidewire_proto_depIdxs = []int32{
 	0,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
 	0,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	0,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
-	1,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
-	37, // 9: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	40, // 10: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	41, // 11: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	42, // 12: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	43, // 13: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	44, // 14: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	45, // 15: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	46, // 16: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
-	3,  // 17: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
-	4,  // 18: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 19: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	47, // 20: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	48, // 21: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
-	3,  // 22: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
-	3,  // 23: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
-	2,  // 24: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	3,  // 25: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	1,  // 26: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	1,  // 27: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	39, // 28: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	38, // 29: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	2,  // 30: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	2,  // 31: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	3,  // 32: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	3,  // 33: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	3,  // 34: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	3,  // 35: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	3,  // 36: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	3,  // 37: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	4,  // 38: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 39: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 40: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 41: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 42: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 43: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 44: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	21, // 45: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	23, // 46: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	25, // 47: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	27, // 48: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	29, // 49: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	31, // 50: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	33, // 51: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	35, // 52: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 53: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 54: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 55: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 56: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 57: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	22, // 58: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	24, // 59: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	26, // 60: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	28, // 61: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	30, // 62: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	32, // 63: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	34, // 64: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	36, // 65: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	53, // [53:66] is the sub-list for method output_type
-	40, // [40:53] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	44, // 8: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	47, // 9: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	48, // 10: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	49, // 11: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	50, // 12: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	51, // 13: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	52, // 14: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	53, // 15: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	3,  // 16: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
+	4,  // 17: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 18: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
+	54, // 19: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	55, // 20: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	3,  // 21: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
+	3,  // 22: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
+	2,  // 23: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
+	29, // 24: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
+	3,  // 25: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
+	57, // 26: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
+	29, // 27: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
+	60, // 28: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
+	62, // 29: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
+	3,  // 30: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
+	63, // 31: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	3,  // 32: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
+	64, // 33: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	3,  // 34: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	1,  // 35: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	1,  // 36: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	46, // 37: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	45, // 38: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	2,  // 39: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	2,  // 40: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	3,  // 41: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	3,  // 42: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	3,  // 43: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	3,  // 44: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	3,  // 45: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	3,  // 46: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	4,  // 47: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 48: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 49: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	56, // 50: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	1,  // 51: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 52: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	58, // 53: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	59, // 54: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	1,  // 55: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	3,  // 56: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	61, // 57: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	1,  // 58: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 59: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	5,  // 60: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	7,  // 61: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	9,  // 62: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	11, // 63: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	13, // 64: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	15, // 65: tidewire.v1.Broker.Append:input_type -> tidewire.v1.AppendRequest
+	17, // 66: tidewire.v1.Broker.Follow:input_type -> tidewire.v1.FollowRequest
+	19, // 67: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	21, // 68: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	23, // 69: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	25, // 70: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	27, // 71: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	30, // 72: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	32, // 73: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	34, // 74: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	36, // 75: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	38, // 76: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	40, // 77: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	42, // 78: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	6,  // 79: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	8,  // 80: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	10, // 81: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	12, // 82: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	14, // 83: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	16, // 84: tidewire.v1.Broker.Append:output_type -> tidewire.v1.AppendResponse
+	18, // 85: tidewire.v1.Broker.Follow:output_type -> tidewire.v1.FollowResponse
+	20, // 86: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	22, // 87: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	24, // 88: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	26, // 89: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	28, // 90: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	31, // 91: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	33, // 92: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	35, // 93: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	37, // 94: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	39, // 95: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	41, // 96: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	43, // 97: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	79, // [79:98] is the sub-list for method output_type
+	60, // [60:79] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -3094,7 +4360,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

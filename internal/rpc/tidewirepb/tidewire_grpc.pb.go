@@ -287,11 +287,17 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Broker_Read_FullMethodName     = "/tidewire.v1.Broker/Read"
-	Broker_Bounds_FullMethodName   = "/tidewire.v1.Broker/Bounds"
-	Broker_OffsetAt_FullMethodName = "/tidewire.v1.Broker/OffsetAt"
-	Broker_EpochEnd_FullMethodName = "/tidewire.v1.Broker/EpochEnd"
-	Broker_Probe_FullMethodName    = "/tidewire.v1.Broker/Probe"
+	Broker_Append_FullMethodName       = "/tidewire.v1.Broker/Append"
+	Broker_Follow_FullMethodName       = "/tidewire.v1.Broker/Follow"
+	Broker_Read_FullMethodName         = "/tidewire.v1.Broker/Read"
+	Broker_Bounds_FullMethodName       = "/tidewire.v1.Broker/Bounds"
+	Broker_OffsetAt_FullMethodName     = "/tidewire.v1.Broker/OffsetAt"
+	Broker_EpochEnd_FullMethodName     = "/tidewire.v1.Broker/EpochEnd"
+	Broker_Probe_FullMethodName        = "/tidewire.v1.Broker/Probe"
+	Broker_Take_FullMethodName         = "/tidewire.v1.Broker/Take"
+	Broker_Settle_FullMethodName       = "/tidewire.v1.Broker/Settle"
+	Broker_Standings_FullMethodName    = "/tidewire.v1.Broker/Standings"
+	Broker_RecordStatus_FullMethodName = "/tidewire.v1.Broker/RecordStatus"
 )
 
 // BrokerClient is the client API for Broker service.
@@ -313,6 +319,11 @@ type BrokerClient interface {
 	OffsetAt(ctx context.Context, in *OffsetAtRequest, opts ...grpc.CallOption) (*OffsetAtResponse, error)
 	EpochEnd(ctx context.Context, in *EpochEndRequest, opts ...grpc.CallOption) (*EpochEndResponse, error)
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
+	// What follows is of consumer groups, on partitions that the called broker leads.
+	Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error)
+	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
+	Standings(ctx context.Context, in *StandingsRequest, opts ...grpc.CallOption) (*StandingsResponse, error)
+	RecordStatus(ctx context.Context, in *RecordStatusRequest, opts ...grpc.CallOption) (*RecordStatusResponse, error)
 }
 
 type brokerClient struct {
@@ -373,6 +384,46 @@ func (c *brokerClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *brokerClient) Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeResponse)
+	err := c.cc.Invoke(ctx, Broker_Take_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *brokerClient) Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SettleResponse)
+	err := c.cc.Invoke(ctx, Broker_Settle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *brokerClient) Standings(ctx context.Context, in *StandingsRequest, opts ...grpc.CallOption) (*StandingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StandingsResponse)
+	err := c.cc.Invoke(ctx, Broker_Standings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *brokerClient) RecordStatus(ctx context.Context, in *RecordStatusRequest, opts ...grpc.CallOption) (*RecordStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordStatusResponse)
+	err := c.cc.Invoke(ctx, Broker_RecordStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BrokerServer is the server API for Broker service.
 // All implementations must embed UnimplementedBrokerServer
 // for forward compatibility.
@@ -392,6 +443,11 @@ type BrokerServer interface {
 	OffsetAt(context.Context, *OffsetAtRequest) (*OffsetAtResponse, error)
 	EpochEnd(context.Context, *EpochEndRequest) (*EpochEndResponse, error)
 	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
+	// What follows is of consumer groups, on partitions that the called broker leads.
+	Take(context.Context, *TakeRequest) (*TakeResponse, error)
+	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
+	Standings(context.Context, *StandingsRequest) (*StandingsResponse, error)
+	RecordStatus(context.Context, *RecordStatusRequest) (*RecordStatusResponse, error)
 	mustEmbedUnimplementedBrokerServer()
 }
 
@@ -416,6 +472,18 @@ func (UnimplementedBrokerServer) EpochEnd(context.Context, *EpochEndRequest) (*E
 }
 func (UnimplementedBrokerServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedBrokerServer) Take(context.Context, *TakeRequest) (*TakeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Take not implemented")
+}
+func (UnimplementedBrokerServer) Settle(context.Context, *SettleRequest) (*SettleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Settle not implemented")
+}
+func (UnimplementedBrokerServer) Standings(context.Context, *StandingsRequest) (*StandingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Standings not implemented")
+}
+func (UnimplementedBrokerServer) RecordStatus(context.Context, *RecordStatusRequest) (*RecordStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordStatus not implemented")
 }
 func (UnimplementedBrokerServer) mustEmbedUnimplementedBrokerServer() {}
 func (UnimplementedBrokerServer) testEmbeddedByValue()                {}
@@ -528,6 +596,78 @@ func _Broker_Probe_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Broker_Take_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).Take(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_Take_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).Take(ctx, req.(*TakeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Broker_Settle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).Settle(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_Settle_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).Settle(ctx, req.(*SettleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Broker_Standings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StandingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).Standings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_Standings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).Standings(ctx, req.(*StandingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Broker_RecordStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).RecordStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_RecordStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).RecordStatus(ctx, req.(*RecordStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Broker_ServiceDesc is the grpc.ServiceDesc for Broker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -554,6 +694,22 @@ var Broker_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Probe",
 			Handler:    _Broker_Probe_Handler,
+		},
+		{
+			MethodName: "Take",
+			Handler:    _Broker_Take_Handler,
+		},
+		{
+			MethodName: "Settle",
+			Handler:    _Broker_Settle_Handler,
+		},
+		{
+			MethodName: "Standings",
+			Handler:    _Broker_Standings_Handler,
+		},
+		{
+			MethodName: "RecordStatus",
+			Handler:    _Broker_RecordStatus_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
