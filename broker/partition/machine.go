@@ -181,7 +181,7 @@ func (m *Machine) Repeats(b record.Batch) (results []rpc.RecordResult, ok bool) 
 	it := b.Entries()
 	for it.Next() {
 		e := it.Entry()
-		if p := m.producers.get(e.Producer); !e.Producer.IsZero() && (p == nil || e.Sequence >= p.next) {
+		if !e.Producer.IsZero() && !m.came(e) {
 			return nil, false
 		}
 		switch held, known := m.held(e); {
@@ -199,11 +199,22 @@ func (m *Machine) Repeats(b record.Batch) (results []rpc.RecordResult, ok bool) 
 	return results, it.Err() == nil && len(results) > 0
 }
 
+// came says that a producer's number was used before.
+func (m *Machine) came(e *record.Entry) bool {
+	p := m.producers.get(e.Producer)
+	if p == nil || e.Sequence >= p.next {
+		return false
+	}
+	_, known := p.find(e.Sequence)
+	return known || !e.Producer.System()
+}
+
 // useUp answers a record that is not kept for what it is. If it has a number,
 // which is its producer's next, that is used up: those behind it, which may be
-// on their way already, are no reason to refuse.
+// on their way already, are no reason to refuse. The cluster's own producers come again
+// with the same record and the same number.
 func (m *Machine) useUp(e *record.Entry, now int64, err error) (rpc.RecordResult, record.Fate) {
-	if e.Producer.IsZero() {
+	if e.Producer.IsZero() || e.Producer.System() {
 		return rpc.RecordResult{Err: err}, record.Drop
 	}
 	m.producers.add(e.Producer, run{sequence: e.Sequence, count: 1, timestamp: now, void: true})
@@ -222,13 +233,16 @@ func (m *Machine) refuse(e *record.Entry, rules Rules) error {
 	return nil
 }
 
-// repeat answers a sequenced record that is not the producer's next.
+// repeat answers a sequenced record that is not the producer's next, or, of the cluster's
+// own producers, not new.
 func (m *Machine) repeat(e *record.Entry, now int64) (rpc.RecordResult, bool) {
 	p := m.producers.get(e.Producer)
 	if p == nil {
 		return m.unknown(e, now)
 	}
 	switch {
+	case e.Producer.System() && !m.came(e):
+		return rpc.RecordResult{}, false
 	case e.Sequence == p.next:
 		return rpc.RecordResult{}, false
 	case e.Sequence > p.next:
@@ -248,7 +262,7 @@ func (m *Machine) repeat(e *record.Entry, now int64) (rpc.RecordResult, bool) {
 }
 
 func (m *Machine) unknown(e *record.Entry, now int64) (rpc.RecordResult, bool) {
-	if e.Sequence > 0 {
+	if e.Sequence > 0 && !e.Producer.System() {
 		return rpc.RecordResult{Err: fault.New(fault.UnknownProducer, "producer %s is not known here (any more), so sequence %d cannot be placed; start a new producer at 0", e.Producer, e.Sequence).With("expected", 0)}, true
 	}
 	if !m.producers.takes(now) {

@@ -34,10 +34,12 @@ type run struct {
 	void      bool
 }
 
-// producer is what a partition remembers of one.
+// producer is what a partition remembers of one. The cluster's own producers may leave
+// numbers out and come back to them: one record that cannot be kept does not hold up the
+// others.
 type producer struct {
 	id      ident.ProducerID
-	next    int64 // the sequence expected next
+	next    int64 // the sequence expected next; of the cluster's own: behind the highest
 	last    int64 // log time of its last record
 	runs    []run // oldest first
 	records int64 // in runs
@@ -48,10 +50,7 @@ type producer struct {
 func (p *producer) find(sequence int64) (run, bool) {
 	for i := len(p.runs) - 1; i >= 0; i-- { // repeats are mostly recent
 		r := p.runs[i]
-		if sequence >= r.sequence {
-			if sequence >= r.sequence+r.count {
-				return run{}, false
-			}
+		if sequence >= r.sequence && sequence < r.sequence+r.count {
 			r.offset += ident.Offset(sequence - r.sequence)
 			return r, true
 		}
@@ -62,10 +61,10 @@ func (p *producer) find(sequence int64) (run, bool) {
 // add remembers the next record, or void, of the producer. A sequence that
 // does not follow (which only the log itself may bring) starts the window anew.
 func (p *producer) add(r run, window int64) {
-	if r.sequence != p.next {
-		p.runs, p.records = p.runs[:0], 0
+	if r.sequence != p.next && !p.id.System() {
+		p.runs, p.records, p.next = p.runs[:0], 0, 0
 	}
-	p.next, p.last = r.sequence+r.count, r.timestamp
+	p.next, p.last = max(p.next, r.sequence+r.count), r.timestamp
 	p.records += r.count
 	if n := len(p.runs); n > 0 && p.runs[n-1].joins(r) {
 		p.runs[n-1].count += r.count
@@ -93,15 +92,33 @@ func (p *producer) trim(window int64) {
 }
 
 // producers is all that a partition remembers of producers, bounded in number
-// and in log time.
+// and in log time. The cluster's own do not expire: who repeats one of their records may
+// come after any time. Only a crowd pushes one of them out, after all others.
 type producers struct {
 	byID map[ident.ProducerID]*producer
 	age  *list.List // of *producer, the longest silent first
+	own  *list.List // the same of the cluster's own
 	runs int        // of all of them
 }
 
 func newProducers() producers {
-	return producers{byID: map[ident.ProducerID]*producer{}, age: list.New()}
+	return producers{byID: map[ident.ProducerID]*producer{}, age: list.New(), own: list.New()}
+}
+
+// listOf is where a producer has its place.
+func (s *producers) listOf(id ident.ProducerID) *list.List {
+	if id.System() {
+		return s.own
+	}
+	return s.age
+}
+
+// oldest is who is forgotten first.
+func (s *producers) oldest() *list.Element {
+	if e := s.age.Front(); e != nil {
+		return e
+	}
+	return s.own.Front()
 }
 
 // get finds a producer that is still remembered at log time now.
@@ -112,16 +129,16 @@ func (s *producers) add(id ident.ProducerID, r run) {
 	p := s.byID[id]
 	if p == nil {
 		if len(s.byID) >= MaxProducers {
-			s.forget(s.age.Front())
+			s.forget(s.oldest())
 		}
 		p = &producer{id: id, next: r.sequence}
-		p.place = s.age.PushBack(p)
+		p.place = s.listOf(id).PushBack(p)
 		s.byID[id] = p
 	} else {
-		s.age.MoveToBack(p.place)
+		s.listOf(id).MoveToBack(p.place)
 	}
 	window := int64(WindowRecords)
-	if s.runs >= MaxRuns {
+	if s.runs >= MaxRuns && !id.System() {
 		window = CrowdedRecords
 	}
 	before := len(p.runs)
@@ -140,12 +157,13 @@ func (s *producers) expire(now int64) {
 }
 
 func (s *producers) forget(e *list.Element) {
-	p := s.age.Remove(e).(*producer)
+	p := e.Value.(*producer)
+	s.listOf(p.id).Remove(e)
 	delete(s.byID, p.id)
 	s.runs -= len(p.runs)
 }
 
 // takes reports whether one more producer can be remembered.
 func (s *producers) takes(now int64) bool {
-	return len(s.byID) < MaxProducers || now-s.age.Front().Value.(*producer).last >= CrowdedAge.Milliseconds()
+	return len(s.byID) < MaxProducers || now-s.oldest().Value.(*producer).last >= CrowdedAge.Milliseconds()
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"container/list"
 	"encoding/binary"
 	"errors"
 
@@ -32,15 +33,10 @@ func (m *Machine) Snapshot() []byte {
 	}
 	b := []byte{snapshotVersion}
 	b = binary.AppendVarint(b, m.timestamp)
-	b = binary.AppendUvarint(b, uint64(m.producers.age.Len()))
-	for e := m.producers.age.Front(); e != nil; e = e.Next() {
-		p := e.Value.(*producer)
-		b = append(b, p.id[:]...)
-		b = binary.AppendUvarint(b, uint64(p.next))
-		b = binary.AppendVarint(b, p.last)
-		b = binary.AppendUvarint(b, uint64(len(p.runs)))
-		for _, r := range p.runs {
-			b = appendRun(b, r)
+	b = binary.AppendUvarint(b, uint64(len(m.producers.byID)))
+	for _, l := range []*list.List{m.producers.own, m.producers.age} {
+		for e := l.Front(); e != nil; e = e.Next() {
+			b = appendProducer(b, e.Value.(*producer))
 		}
 	}
 	held := m.keys.order[m.keys.start:]
@@ -50,6 +46,17 @@ func (m *Machine) Snapshot() []byte {
 		b = append(b, k.content[:]...)
 		b = binary.AppendUvarint(b, uint64(k.offset))
 		b = binary.AppendVarint(b, k.timestamp)
+	}
+	return b
+}
+
+func appendProducer(b []byte, p *producer) []byte {
+	b = append(b, p.id[:]...)
+	b = binary.AppendUvarint(b, uint64(p.next))
+	b = binary.AppendVarint(b, p.last)
+	b = binary.AppendUvarint(b, uint64(len(p.runs)))
+	for _, r := range p.runs {
+		b = appendRun(b, r)
 	}
 	return b
 }
@@ -110,7 +117,7 @@ func (m *Machine) restoreProducer(d *parts.Reader) {
 		d.Fail()
 		return
 	}
-	p.place = m.producers.age.PushBack(p)
+	p.place = m.producers.listOf(p.id).PushBack(p)
 	m.producers.byID[p.id] = p
 	m.producers.runs += len(p.runs)
 }

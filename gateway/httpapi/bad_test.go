@@ -83,6 +83,7 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"a sequence alone", "POST", "/topics/orders?partition=0", `1`, []string{"Tidewire-Sequence: 0"}, 400, "invalid", []string{"Tidewire-Producer"}},
 		{"a producer without partition", "POST", "/topics/orders", `1`, []string{producer, "Tidewire-Sequence: 0"}, 400, "invalid", []string{`"partition"`}},
 		{"a producer that is none", "POST", "/topics/orders?partition=0", `1`, []string{"Tidewire-Producer: me", "Tidewire-Sequence: 0"}, 400, "invalid", []string{"Tidewire-Producer", "UUID"}},
+		{"a producer of the cluster's own", "POST", "/topics/orders?partition=0", `1`, []string{"Tidewire-Producer: 0193b0a6-7c1e-8d0c-8f2a-3a1b2c3d4e5f", "Tidewire-Sequence: 0"}, 400, "invalid", []string{"Tidewire-Producer", "version 8"}},
 		{"a sequence that is none", "POST", "/topics/orders?partition=0", `1`, []string{producer, "Tidewire-Sequence: -1"}, 400, "invalid", []string{"Tidewire-Sequence", "from 0"}},
 		{"a sequence nobody hears of", "POST", "/topics/orders?partition=0&acks=none", `1`, []string{producer, "Tidewire-Sequence: 0"}, 400, "invalid", []string{`"acks"`}},
 		{"an unknown producer", "POST", "/topics/orders?partition=0", `1`, []string{producer, "Tidewire-Sequence: 7"}, 409, "unknown-producer", nil},

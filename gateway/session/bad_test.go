@@ -42,6 +42,7 @@ func TestBadLinesAreAnswered(t *testing.T) {
 		{`{"op":"publish","id":1,"topic":"orders","value":1,"headers":{"a b":"x"}}`, "1", "invalid", "headers", "names"},
 		{`{"op":"publish","id":1,"topic":"orders","value":1,"headers":{"Tidewire-Reply-To":"x"}}`, "1", "reserved-name", "headers.Tidewire-Reply-To", "own"},
 		{`{"op":"publish","id":1,"topic":"orders","value":1,"producer":"x","sequence":0,"partition":0}`, "1", "invalid", "producer", "UUID"},
+		{`{"op":"publish","id":1,"topic":"orders","value":1,"producer":"0193b0a6-7c1e-8d0c-8f2a-3a1b2c3d4e5f","sequence":0,"partition":0}`, "1", "invalid", "producer", "version 8"},
 		{`{"op":"publish","id":1,"topic":"orders","value":1,"sequence":0}`, "1", "invalid", "sequence", "go together"},
 		{`{"op":"publish","id":1,"topic":"orders","value":1,"value":2}`, "1", "invalid", "value", "twice"},
 		{`{"op":"subscribe","id":1,"topic":"none"}`, "1", "topic-not-found", "", "create"},

@@ -1,6 +1,8 @@
 package ident
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -96,7 +98,7 @@ func (g GroupID) MarshalText() ([]byte, error) { return uuid.UUID(g).MarshalText
 // UnmarshalText reads the canonical UUID form.
 func (g *GroupID) UnmarshalText(b []byte) error { return (*uuid.UUID)(g).UnmarshalText(b) }
 
-// ParseProducerID reads a UUID in its canonical 36-character form.
+// ParseProducerID reads a UUID in its canonical 36-character form, as clients give it.
 func ParseProducerID(s string) (ProducerID, error) {
 	if len(s) != 36 {
 		return ProducerID{}, fmt.Errorf("a producer is a UUID such as 0190b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f, not %q", clip(s))
@@ -108,8 +110,24 @@ func ParseProducerID(s string) (ProducerID, error) {
 	if u == uuid.Nil {
 		return ProducerID{}, fmt.Errorf("a producer is never the nil UUID")
 	}
+	if ProducerID(u).System() {
+		return ProducerID{}, fmt.Errorf("UUIDs of version 8 are the cluster's own producers; take one of version 4 or 7")
+	}
 	return ProducerID(u), nil
 }
+
+// SystemProducer is who publishes the dead letters of a group from one of its topic's
+// partitions: a UUID of version 8 made of both. No client may use one of that version.
+func SystemProducer(g GroupID, p Index) (id ProducerID) {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint32(g[:], uint32(p)))
+	copy(id[:], sum[:])
+	id[6] = id[6]&0x0f | 0x80 // the version
+	id[8] = id[8]&0x3f | 0x80 // the variant
+	return id
+}
+
+// System says that a producer is the cluster's own.
+func (p ProducerID) System() bool { return p[6]>>4 == 8 && p[8]>>6 == 2 }
 
 // MaxSequence is the largest sequence of a producer: 2^53-1, exact in JavaScript.
 const MaxSequence int64 = 1<<53 - 1

@@ -43,30 +43,21 @@ func TestTopicNames(t *testing.T) {
 	}
 }
 
-func TestGroupAndMemberNames(t *testing.T) {
-	for _, good := range []string{"a", "repartition", strings.Repeat("x", MaxNameBytes)} {
-		if err := CheckGroupName(good); err != nil {
-			t.Errorf("%q: %v", good, err)
+func TestTheClustersOwnProducers(t *testing.T) {
+	seen := map[ProducerID]bool{}
+	for g := range 20 {
+		for p := range 20 {
+			id := SystemProducer(GroupID{byte(g)}, Index(p))
+			if seen[id] || !id.System() || id != SystemProducer(GroupID{byte(g)}, Index(p)) {
+				t.Fatalf("%v of group %d, partition %d", id, g, p)
+			}
+			seen[id] = true
+			if _, err := ParseProducerID(id.String()); err == nil {
+				t.Fatalf("a client may be %v", id)
+			}
 		}
 	}
-	for _, bad := range []string{"", ".a", "a~", strings.Repeat("x", MaxNameBytes+1)} {
-		if err := CheckGroupName(bad); err == nil || errors.Is(err, ErrReserved) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-	for _, reserved := range []string{"_own", "register", "node"} {
-		if err := CheckGroupName(reserved); !errors.Is(err, ErrReserved) {
-			t.Errorf("%q: %v", reserved, err)
-		}
-	}
-	for _, good := range []string{"~", "node", "-._~Az09", strings.Repeat("m", MaxMemberBytes)} {
-		if err := CheckMember(good); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
-	}
-	for _, bad := range []string{"", "a b", "ä", "a/b", strings.Repeat("m", MaxMemberBytes+1)} {
-		if err := CheckMember(bad); err == nil {
-			t.Errorf("%q passes", bad)
-		}
+	if id, err := ParseProducerID("0193b0a6-7c1e-7d0c-8f2a-3a1b2c3d4e5f"); err != nil || id.System() {
+		t.Error(err)
 	}
 }
