@@ -1,0 +1,156 @@
+package lease
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// hand is one life of a member; in exclusive mode, with one ownership of the partition.
+type hand struct {
+	member     string
+	epoch      ident.MemberEpoch
+	assignment ident.Assignment // 0 in shared mode
+	leased     int
+	acks       []ident.Offset // to be committed, and not under way
+	sent       int            // acknowledgements under way
+	former     bool           // of an owner who did not let go
+	refused    bool           // a commit says that it is over, and the feed does not yet
+}
+
+// See takes in the group as it is now. False: this is no machine for it any more.
+func (m *Machine) See(now time.Time, g *cluster.Group) bool {
+	m.tick(now)
+	switch {
+	case m.over:
+		return false
+	case g.ID != m.group.ID || g.Reset > m.group.Reset:
+		m.End()
+		return false
+	case g.Modified <= m.group.Modified:
+		return true
+	}
+	m.group = g
+	if m.exclusive() {
+		m.assign(owner(g, m.cfg.Partition))
+	} else {
+		m.part()
+	}
+	m.bury()
+	return true
+}
+
+func owner(g *cluster.Group, p ident.Index) cluster.Owner {
+	if o := g.Owner(p); o != nil {
+		return *o
+	}
+	return cluster.Owner{Released: true}
+}
+
+// assign takes in who owns the partition.
+func (m *Machine) assign(o cluster.Owner) {
+	former := m.owner
+	m.owner = o
+	if o.Epoch != former.Epoch {
+		m.passOn(former)
+	}
+	switch {
+	case o.Next == "":
+		m.notice = -1
+	case m.notice < 0:
+		m.notice = m.now
+	}
+}
+
+// passOn ends what the owner of before holds.
+func (m *Machine) passOn(former cluster.Owner) {
+	same := former.Member != "" && m.owner.Member == former.Member
+	if !m.owner.Released && !same {
+		m.hold = max(m.hold, m.grace)
+	}
+	h := m.hands[former.Member]
+	if h == nil {
+		return
+	}
+	delete(m.hands, former.Member)
+	m.drop(h)
+	if m.owner.Released || same {
+		m.takeBack(h)
+		return
+	}
+	h.former = true
+	m.lost += h.leased
+}
+
+// part ends what members held that are gone, in shared mode.
+func (m *Machine) part() {
+	for id, h := range m.hands {
+		if now, ok := m.member(id); !ok || now.Epoch != h.epoch {
+			delete(m.hands, id)
+			m.drop(h)
+			m.takeBack(h)
+		}
+	}
+}
+
+// takeBack ends all leases of a hand at once.
+func (m *Machine) takeBack(h *hand) {
+	for _, s := range m.window.those(func(e *entry) bool { return e.state == leased && e.hand == h }) {
+		m.fail(s, "the member is gone", 0)
+	}
+}
+
+// drop gives up acknowledgements whose hand is gone: they would be refused.
+func (m *Machine) drop(h *hand) {
+	for _, o := range h.acks {
+		m.forgive(o, h)
+	}
+	h.acks = nil
+}
+
+// handOf finds the member's life, if it counts.
+func (m *Machine) handOf(by cluster.MemberLife) (*hand, error) {
+	if m.over {
+		return nil, fault.New(fault.LeaderUnavailable, "the group's progress is being read; try again")
+	}
+	if h := m.hands[by.Member]; h != nil && h.epoch == by.Epoch && !h.refused {
+		return h, nil
+	}
+	now, ok := m.member(by.Member)
+	switch {
+	case by.Group != m.group.ID || !ok || now.Epoch != by.Epoch:
+		return nil, fault.New(fault.Fenced, "this life of member %q is over; join again", by.Member)
+	case m.exclusive() && m.owner.Member != by.Member:
+		return nil, fault.New(fault.Fenced, "partition %d is not assigned to member %q; its next heartbeat says what is", m.cfg.Partition, by.Member)
+	case m.hands[by.Member] != nil:
+		return nil, fault.New(fault.Fenced, "partition %d has moved away from member %q, or the member's life is over; its next heartbeat says so", m.cfg.Partition, by.Member)
+	}
+	h := &hand{member: by.Member, epoch: by.Epoch, assignment: m.owner.Epoch}
+	m.hands[by.Member] = h
+	return h, nil
+}
+
+func (m *Machine) member(id string) (cluster.Member, bool) {
+	i, ok := slices.BinarySearchFunc(m.group.Members, id, func(c cluster.Member, id string) int { return strings.Compare(c.ID, id) })
+	if !ok {
+		return cluster.Member{}, false
+	}
+	return m.group.Members[i], true
+}
+
+// Free says that the partition is to go to another owner and nothing of it is in anybody's
+// hands: the assignment can be released.
+func (m *Machine) Free(now time.Time) (ident.Assignment, bool) {
+	m.tick(now)
+	if m.over || !m.exclusive() || m.owner.Next == "" || m.lost > 0 || m.now < m.grace {
+		return 0, false
+	}
+	if h := m.hands[m.owner.Member]; h != nil && (h.leased > 0 || len(h.acks) > 0 || h.sent > 0) {
+		return 0, false
+	}
+	return m.owner.Epoch, true
+}
