@@ -19,8 +19,10 @@ type Frame struct {
 	Client, Version, Token string         // hello; auth has a token alone
 	Publication            Publication    // publish
 	Subscribe              SubscribeFrame // subscribe
+	Join                   *JoinFrame     // join
+	Settle                 *SettleFrame   // ack, nack, extend, reject
 	Topic                  string         // metadata
-	Sub                    string         // unsubscribe, credit
+	Sub                    string         // unsubscribe, credit, leave and those of Settle
 	Add                    int64          // credit
 }
 
@@ -55,14 +57,19 @@ var opFields = map[string][]string{
 	"unsubscribe": {"op", "id", "sub"},
 	"credit":      {"op", "id", "sub", "add"},
 	"metadata":    {"op", "id", "topic"},
+	"join":        append([]string{"op", "id", "topic", "group", "member", "credit"}, settingFields...),
+	"ack":         {"op", "id", "sub", "partition", "offset", "offsets", "through"},
+	"nack":        {"op", "id", "sub", "partition", "offset", "offsets", "delay"},
+	"extend":      {"op", "id", "sub", "partition", "offset", "offsets"},
+	"reject":      {"op", "id", "sub", "partition", "offset", "offsets", "reason"},
+	"leave":       {"op", "id", "sub"},
 }
 
 // Ops are the ops this version takes.
-var Ops = []string{"hello", "auth", "publish", "subscribe", "unsubscribe", "credit", "metadata"}
+var Ops = []string{"hello", "auth", "publish", "subscribe", "unsubscribe", "credit", "metadata", "join", "ack", "nack", "extend", "reject", "leave"}
 
 // absentOps are known to the protocol but not to this version.
 var absentOps = map[string]string{
-	"join": "groups", "ack": "groups", "nack": "groups", "extend": "groups", "reject": "groups", "leave": "groups",
 	"request": "request-reply", "reply": "request-reply",
 }
 
@@ -99,6 +106,12 @@ func (f *Frame) read(line []byte) error {
 		return e.With("field", "op")
 	}
 	f.Subscribe.Credit = -1
+	switch f.Op {
+	case "join":
+		f.Join = &JoinFrame{Credit: -1}
+	case "ack", "nack", "extend", "reject":
+		f.Settle = &SettleFrame{Entry: Entry{Delay: -1}}
+	}
 	var seen [64]bool
 	for _, m := range members {
 		if err := take(m.quoted, m.raw, known, &seen, f.member); err != nil {
@@ -179,6 +192,10 @@ func (f *Frame) member(name string, v Value) (err error) {
 		return f.Publication.member(name, v)
 	case f.Op == "subscribe":
 		return f.Subscribe.member(name, v)
+	case f.Join != nil:
+		return f.Join.member(name, v)
+	case f.Settle != nil && name != "sub":
+		return f.Settle.member(name, v)
 	}
 	switch name {
 	case "client":
@@ -225,10 +242,17 @@ func (f *Frame) finish() error {
 		if f.Topic == "" {
 			return missing("topic")
 		}
-	case "unsubscribe":
+	case "join":
+		return f.Join.finish()
+	case "unsubscribe", "leave":
 		if f.Sub == "" {
 			return missing("sub")
 		}
+	case "ack", "nack", "extend", "reject":
+		if f.Sub == "" {
+			return missing("sub")
+		}
+		return f.Settle.finish(f.Op)
 	case "credit":
 		if f.Sub == "" {
 			return missing("sub")
@@ -282,16 +306,7 @@ func (s *SubscribeFrame) member(name string, v Value) (err error) {
 		s.HasCursor = true
 		s.Cursor, err = v.String()
 	case "after":
-		s.After = map[ident.Index]ident.Offset{}
-		err = v.Each(func(name string, v Value) error {
-			index, err := ParsePartition(name)
-			if err != nil {
-				return err
-			}
-			offset, err := v.Int(0, MaxOffset)
-			s.After[index] = ident.Offset(offset)
-			return err
-		})
+		s.After, err = v.offsets()
 	case "key":
 		s.Key, err = filterKey(v)
 	case "key_prefix":

@@ -93,7 +93,6 @@ func TestBadFramesSayWhat(t *testing.T) {
 		`{"id":1}`:                              `invalid: "op" is needed`,
 		`{"op":5,"id":1}`:                       `invalid: "op" takes a string`,
 		`{"op":"helo","id":1}`:                  `invalid: did you mean "hello"`,
-		`{"op":"join","id":1}`:                  "invalid: this version has no groups",
 		`{"op":"request","id":1}`:               "invalid: this version has no request-reply",
 		`{"op":"hello","id":0}`:                 `invalid: "id" takes a whole number from 1`,
 		`{"op":"hello","id":1.5}`:               `invalid: "id" takes a whole number`,
