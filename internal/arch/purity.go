@@ -21,6 +21,7 @@ var pure = []string{
 	"gateway/access",
 	"gateway/alert",
 	"gateway/cursor",
+	"gateway/group",
 	"gateway/topology",
 	"internal/cluster",
 	"internal/fault",

@@ -1,0 +1,293 @@
+package groups
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"tidewire/gateway/group"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
+)
+
+const (
+	// waitTime is how long a leader is asked to wait at once.
+	waitTime = 5 * time.Second
+	// waitPause is how long a wait lasts at least that brought nothing.
+	waitPause = 50 * time.Millisecond
+	// takeTime bounds a take, which nothing else ends.
+	takeTime = 5 * time.Second
+)
+
+// sink is where what is taken for a member goes. All of it is called by one goroutine.
+type sink interface {
+	// room is how many messages it takes now, and about how many bytes of them.
+	room() (messages, bytes int)
+	// woken gives when there may be more room than before; nil: never.
+	woken() <-chan struct{}
+	// assigned is told what the member has, whenever that may have changed.
+	assigned(group.Assignment)
+	// take gets what was leased. It is to go out, whatever comes. done: that was all
+	// that is wanted, but for what is ready anyway.
+	take(of []rpc.TakenOf) (done bool)
+}
+
+// puller takes records for one life of a member.
+type puller struct {
+	g     *Groups
+	m     Membership
+	watch *watch
+	once  bool // leaders are asked for what they have now, once each
+	aimed bool // at all
+
+	ctx     context.Context // of the waits
+	waiting sync.WaitGroup
+	answers chan answer
+	leads   map[ident.NodeID]*lead
+	ready   []*lead // that have something, in the order in which they said so
+}
+
+// lead is what one node leads of the member's partitions.
+type lead struct {
+	node   ident.NodeID
+	of     []ident.Partition
+	index  uint64 // of the snapshot that says so
+	cancel func() // ends the wait under way
+	ready  bool
+	asked  bool  // and has nothing, as of the last answer
+	err    error // why it gave nothing, when it was asked last
+}
+
+// answer is that of a wait.
+type answer struct {
+	*lead
+	more bool
+	err  error
+}
+
+// pull takes for a member until the sink has had what it wants, ctx or until ends (that
+// is no error), or the life is over; with once until every leader has said that it has
+// nothing now. Records that were leased have gone to the sink.
+func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, until <-chan time.Time) error {
+	waits, end := context.WithCancel(ctx)
+	p := &puller{g: g, m: m, once: once, watch: g.watches.begin(m.View), ctx: waits, answers: make(chan answer), leads: map[ident.NodeID]*lead{}}
+	defer func() {
+		p.watch.end()
+		end()
+		p.waiting.Wait()
+	}()
+	for {
+		p.drain()
+		if done := p.take(to); done || ctx.Err() != nil {
+			return nil
+		}
+		if p.once && p.aimed && p.nothing() {
+			return p.why()
+		}
+		select {
+		case a := <-p.answers:
+			p.answered(a)
+		case <-p.watch.woken:
+			if err := p.aim(to); err != nil {
+				return err
+			}
+		case <-to.woken():
+		case <-until:
+			return p.why()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drain takes in the answers that are there.
+func (p *puller) drain() {
+	for {
+		select {
+		case a := <-p.answers:
+			p.answered(a)
+		default:
+			return
+		}
+	}
+}
+
+// aim looks at the newest snapshot: it waits at the leaders of what the member has now.
+func (p *puller) aim(to sink) error {
+	v, err := group.Of(p.g.cfg.Topology.Snapshot(), p.m.View)
+	if err == nil && v.Index < uint64(p.m.Epoch) {
+		return nil // the snapshot has yet to reach the join
+	}
+	if err == nil {
+		_, err = v.Life(p.m.Member, p.m.Epoch)
+	}
+	if err != nil {
+		return err
+	}
+	p.aimed = true
+	has := v.Assigned(p.m.Member)
+	to.assigned(has)
+	of := group.Leaders(v.Topic, has.Held)
+	delete(of, ident.NodeID{}) // a leader comes with another snapshot
+	for node, l := range p.leads {
+		if refs := of[node]; !slices.Equal(refs, l.of) {
+			p.leave(l)
+		}
+	}
+	for node, refs := range of {
+		if p.leads[node] == nil {
+			l := &lead{node: node, of: refs, index: v.Index}
+			p.leads[node] = l
+			p.wait(l)
+		}
+	}
+	return nil
+}
+
+func (p *puller) leave(l *lead) {
+	delete(p.leads, l.node)
+	l.cancel()
+	p.ready = slices.DeleteFunc(p.ready, func(o *lead) bool { return o == l })
+}
+
+// wait asks a leader to say when it has something.
+func (p *puller) wait(l *lead) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	l.cancel, l.ready = cancel, false
+	paused, limit := l.err != nil, waitTime
+	if p.once {
+		limit = 0
+	}
+	p.waiting.Go(func() {
+		began := time.Now()
+		if paused && !sleep.For(ctx, waitPause) {
+			return
+		}
+		a := answer{lead: l}
+		b, err := p.g.broker(l.node, l.of)
+		if err == nil {
+			var t rpc.Taken
+			t, err = b.Take(ctx, rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: limit})
+			a.more = t.More
+			if err == nil && !t.More {
+				err = refused(t.Of)
+			}
+		}
+		a.err = err
+		if rest := waitPause - time.Since(began); !p.once && !a.more && rest > 0 && !sleep.For(ctx, rest) {
+			return
+		}
+		select {
+		case p.answers <- a:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// refused is why none of some partitions gave anything; nil: some might have.
+func refused(of []rpc.TakenOf) error {
+	for i := range of {
+		if of[i].Err == nil {
+			return nil
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	return of[0].Err
+}
+
+func (p *puller) answered(a answer) {
+	if p.leads[a.node] != a.lead {
+		return // of a former aim
+	}
+	if a.more {
+		p.isReady(a.lead)
+		return
+	}
+	if a.lead.err = a.err; p.once {
+		a.asked = true
+		return
+	}
+	p.again(a.lead)
+}
+
+// nothing says that every leader was asked and has nothing.
+func (p *puller) nothing() bool {
+	for _, l := range p.leads {
+		if !l.asked {
+			return false
+		}
+	}
+	return true
+}
+
+// again waits at a leader once more.
+func (p *puller) again(l *lead) {
+	l.cancel()
+	p.wait(l)
+}
+
+func (p *puller) isReady(l *lead) {
+	l.err, l.ready = nil, true
+	l.cancel()
+	p.ready = append(p.ready, l)
+}
+
+// take takes from the leaders that have something, as much as there is room for.
+func (p *puller) take(to sink) (done bool) {
+	for len(p.ready) > 0 {
+		messages, bytes := to.room()
+		if messages <= 0 || bytes <= 0 {
+			return done
+		}
+		l := p.ready[0]
+		p.ready = p.ready[1:]
+		l.ready = false
+		taken, err := p.lease(l, messages, bytes)
+		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
+		if len(got) > 0 && to.take(got) {
+			done = true
+		}
+		switch {
+		case err == nil && taken.More && len(got) > 0:
+			p.isReady(l)
+		default:
+			l.err = err
+			p.again(l)
+		}
+		p.drain()
+	}
+	return done
+}
+
+// lease takes from one leader. It is not given up with the caller: what was leased would
+// be in nobody's hands until its lease has ended.
+func (p *puller) lease(l *lead, messages, bytes int) (rpc.Taken, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), takeTime)
+	defer cancel()
+	b, err := p.g.broker(l.node, l.of)
+	if err != nil {
+		return rpc.Taken{}, err
+	}
+	return b.Take(ctx, rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Limit: messages, MaxBytes: bytes})
+}
+
+// why is the reason for which nothing came: that no leader could give anything. nil: there
+// was nothing.
+func (p *puller) why() error {
+	var err error
+	for _, l := range p.leads {
+		if l.err == nil || !passing(l.err) {
+			return nil
+		}
+		err = l.err
+	}
+	if err != nil {
+		return fault.New(fault.LeaderUnavailable, "no leader of the member's partitions could be asked: %w", err)
+	}
+	return nil
+}
