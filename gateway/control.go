@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/gateway/census"
+	"tidewire/gateway/pulse"
 	"tidewire/gateway/router"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -120,19 +121,35 @@ func (c control) DeleteTopic(ctx context.Context, name string) error {
 	return err
 }
 
+// decide asks the coordinator for a change; a refusal is an error.
+func (c control) decide(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
+	if c.propose == nil {
+		return cluster.Answer{}, errNoCoordinator
+	}
+	ctx, end := c.deciding(ctx)
+	defer end()
+	a, err := c.propose(ctx, change)
+	if err == nil && a.Refusal != nil {
+		err = a.Refusal.Fault()
+	}
+	return a, err
+}
+
+var errNoCoordinator = fault.New(fault.CoordinatorUnavailable, "this node has no way to ask the coordinator for that")
+
+// told is how signs of life are told.
+func told(touch pulse.Touch) pulse.Touch {
+	if touch == nil {
+		return func(context.Context, []cluster.SignOfLife) (cluster.Lost, error) { return cluster.Lost{}, errNoCoordinator }
+	}
+	return touch
+}
+
 // Drain takes the leadership of everything off a node, or ends that.
 func (c control) Drain(ctx context.Context, node ident.NodeID, cancel bool) error {
-	if c.propose == nil {
-		return fault.New(fault.CoordinatorUnavailable, "this node has no way to ask the coordinator for that")
-	}
-	decided, end := c.deciding(ctx)
-	defer end()
-	a, err := c.propose(decided, cluster.Change{Drain: &cluster.Drain{Node: node, Cancel: cancel}})
+	a, err := c.decide(ctx, cluster.Change{Drain: &cluster.Drain{Node: node, Cancel: cancel}})
 	if err != nil {
 		return err
-	}
-	if a.Refusal != nil {
-		return a.Refusal.Fault()
 	}
 	ctx, done := context.WithTimeout(ctx, settleTime)
 	defer done()

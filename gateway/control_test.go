@@ -33,7 +33,10 @@ func (d *decider) Next(context.Context, uint64) (*cluster.Snapshot, error) {
 }
 
 // leading is another node's broker in memory.
-type leading struct{ *memlog.Broker }
+type leading struct {
+	*memlog.Broker
+	router.Groups
+}
 
 func (leading) Append(rpc.Append, func(rpc.Appended)) {}
 func (l leading) Read(ctx context.Context, r rpc.Read, _ time.Duration) (rpc.ReadResult, error) {
@@ -61,7 +64,7 @@ func TestANewTopicIsAnsweredOnceItIsServed(t *testing.T) {
 					d.Serve(ref, false)
 					time.AfterFunc(c.serves, func() { d.Serve(ref, true) })
 				}
-				r := router.New(router.Config{Self: ident.NodeID{9}, Topology: d, Peer: func(ident.NodeID) (router.Peer, error) { return leading{d.Broker}, nil }})
+				r := router.New(router.Config{Self: ident.NodeID{9}, Topology: d, Peer: func(ident.NodeID) (router.Peer, error) { return leading{Broker: d.Broker}, nil }})
 				began := time.Now()
 				if _, _, err := (control{Coordinator: d, router: r, age: fresh}).CreateTopic(t.Context(), cluster.TopicSpec{}); err != nil {
 					t.Fatal(err)

@@ -17,10 +17,12 @@ import (
 	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/groups"
 	"tidewire/gateway/guard"
 	"tidewire/gateway/httpapi"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/pulse"
 	"tidewire/gateway/quota"
 	"tidewire/gateway/router"
 	"tidewire/gateway/seats"
@@ -58,6 +60,9 @@ type Config struct {
 	Peer func(ident.NodeID) (Peer, error)
 	// Propose asks the coordinator for a change; nil: this node cannot.
 	Propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
+	// Touch tells the leading coordinator of signs of life of groups' members; nil: this
+	// node cannot.
+	Touch func(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error)
 	// About is what the node says of itself beside its clients. Required.
 	About func() census.Figures
 	// FeedAge is how long ago a coordinator was heard that hears the one that leads;
@@ -96,6 +101,8 @@ type Gateway struct {
 	cfg       Config
 	router    *router.Router
 	publisher *publish.Publisher
+	pulse     *pulse.Pulse
+	groups    *groups.Groups
 	hub       *deliver.Hub
 	streams   *stream.Set
 	connected *connection.Set
@@ -122,6 +129,12 @@ func New(cfg Config) *Gateway {
 	}
 	g.router = router.New(routes)
 	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: g.router, Changes: cfg.Coordinator, Registerer: cfg.Registerer})
+	g.pulse = pulse.New(told(cfg.Touch))
+	g.groups = groups.New(groups.Config{
+		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse,
+		Broker:  func(id ident.NodeID) (groups.Broker, error) { return g.router.Groups(id) },
+		Propose: func(ctx context.Context, change cluster.Change) (cluster.Answer, error) { return g.control().decide(ctx, change) },
+	})
 	delivered := deliver.NewMetrics(cfg.Registerer)
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
@@ -152,7 +165,7 @@ func New(cfg Config) *Gateway {
 		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
 	})
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: control{cfg.Coordinator, cfg.Broker, g.router, g.census.Age, cfg.Propose}, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Topology: cfg.Coordinator, Control: g.control(), Groups: g.groups, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
@@ -164,6 +177,11 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
+// control decides through the coordinator.
+func (g *Gateway) control() control {
+	return control{g.cfg.Coordinator, g.cfg.Broker, g.router, g.census.Age, g.cfg.Propose}
+}
+
 // Run serves until ctx ends; connections that are left then are cut. Where
 // there is time, Drain comes first.
 func (g *Gateway) Run(ctx context.Context) error {
@@ -171,6 +189,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.hub.Run(ctx) })
 	group.Go(func() error { return g.publisher.Run(ctx) })
 	group.Go(func() error { return g.router.Run(ctx) })
+	group.Go(func() error { return g.pulse.Run(ctx) })
+	group.Go(func() error { return g.groups.Run(ctx) })
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return g.crew.Run(working) })
 	group.Go(func() error {

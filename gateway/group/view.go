@@ -88,6 +88,11 @@ func (v View) Assigned(member string) (a Assignment) {
 	return a
 }
 
+// All is what it has, of its own or not, ascending.
+func (a Assignment) All() []ident.Index {
+	return slices.Sorted(slices.Values(slices.Concat(a.Held, a.Revoked)))
+}
+
 // Changes says what a member has gained, and what it has no longer as its own, since an
 // earlier assignment.
 func (a Assignment) Changes(before Assignment) (gained, lost []ident.Index) {

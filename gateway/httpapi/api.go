@@ -86,6 +86,7 @@ type Config struct {
 	Reader    Reader          // required
 	Streams   Streams         // required
 	Nodes     Nodes           // required
+	Groups    Groups          // required
 	// NotReady gives the reasons why this node cannot serve, as faults; none
 	// when it can. nil: always ready.
 	NotReady func() []error

@@ -21,8 +21,9 @@ import (
 // bare is an API without a server in between.
 func bare(t testing.TB) (*API, *memory) {
 	m := newMemory()
+	_, _, groups := groupsOver(m)
 	api := New(Config{
-		Topology: m, Control: m, Nodes: m.nodes(),
+		Topology: m, Control: m, Nodes: m.nodes(), Groups: groups,
 		Publisher: publish.New(publish.Config{Topology: m, Leader: m}),
 		Reader:    deliver.New(deliver.Config{Source: m, Topology: m}),
 		Streams:   noStreams{},

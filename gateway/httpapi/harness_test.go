@@ -17,16 +17,21 @@ import (
 
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
+	"tidewire/gateway/groups"
 	"tidewire/gateway/origin"
 	"tidewire/gateway/publish"
+	"tidewire/gateway/pulse"
 	"tidewire/gateway/stream"
 	"tidewire/gateway/turn"
+	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memgroup"
 )
 
 // node is an API over a cluster in memory, behind a real server.
 type node struct {
 	t      testing.TB
 	memory *memory
+	groups *memgroup.Cluster
 	api    *API
 	taken  func() int // connections that streams have taken from the server
 	url    string
@@ -37,6 +42,8 @@ type node struct {
 
 func newNode(t testing.TB, change ...func(*Config)) *node {
 	n := &node{t: t, memory: newMemory(), log: &lockedBuffer{}}
+	cluster, lives, working := groupsOver(n.memory)
+	n.groups = cluster
 	reg := prometheus.NewRegistry()
 	connected := connection.New()
 	hub := deliver.New(deliver.Config{Source: n.memory, Topology: n.memory})
@@ -47,11 +54,13 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })
 	running.Go(func() { _ = connected.Run(ctx) })
-	working, rest := context.WithCancel(context.Background())
-	running.Go(func() { _ = crew.Run(working) })
+	running.Go(func() { _ = lives.Run(ctx) })
+	running.Go(func() { _ = working.Run(ctx) })
+	turning, rest := context.WithCancel(context.Background())
+	running.Go(func() { _ = crew.Run(turning) })
 	running.Go(func() { _ = streams.Run(ctx); rest() })
 	cfg := Config{
-		Topology: n.memory, Control: n.memory, Nodes: n.memory.nodes(connected), Reader: hub, Streams: streams,
+		Topology: n.groups, Control: n.memory, Groups: working, Nodes: n.memory.nodes(connected), Reader: hub, Streams: streams,
 		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
 		NotReady:  func() []error { return n.ready },
 		WebSocket: http.HandlerFunc(echo),
@@ -84,6 +93,16 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 		running.Wait()
 	})
 	return n
+}
+
+// groupsOver are consumer groups of what is in memory.
+func groupsOver(m *memory) (*memgroup.Cluster, *pulse.Pulse, *groups.Groups) {
+	c := memgroup.New(m)
+	lives := pulse.New(c.Touch)
+	return c, lives, groups.New(groups.Config{
+		Self: m.node, Topology: c, Changes: c, Places: m, Propose: c.Propose, Pulse: lives,
+		Broker: func(id ident.NodeID) (groups.Broker, error) { return c.Broker(id), nil },
+	})
 }
 
 // echo is a WebSocket that gives its first message back.

@@ -243,6 +243,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	d.seen["subscribe 200"] = true
 	d.seen["websocket 101"] = true // of package session
 
+	askAboutGroups(t, n)
+
 	n.want(200, "GET", "/nodes/", "")
 	n.want(200, "GET", "/nodes/node-a", "")
 	n.want(202, "POST", "/nodes/node-a/drain", "")

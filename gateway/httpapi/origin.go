@@ -40,7 +40,7 @@ func checkOrigin(pages origin.Policy, w http.ResponseWriter, r *http.Request) (d
 	}
 	h.Add("Vary", "Access-Control-Request-Method")
 	h.Add("Vary", "Access-Control-Request-Headers")
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
 		// Record headers have any name (Tidewire-H-…), so there is no list.
 		h.Set("Access-Control-Allow-Headers", asked)

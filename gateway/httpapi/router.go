@@ -28,6 +28,18 @@ func (a *API) router() http.Handler {
 		{"/topics/{topic}/metadata", actions{get: a.describeTopic}},
 		{"/topics/{topic}/events", actions{get: a.may(access.Subscribe, a.events), endless: true}},
 		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}}, // its id names the topic
+		{"/topics/{topic}/{partition}/{offset}/status", actions{get: a.may(access.Group, a.recordStatus)}},
+		{"/groups/{topic}", actions{get: a.may(access.Group, a.listGroups)}},
+		{"/groups/{topic}/register", actions{post: a.may(access.Group, a.registerGroup)}},
+		{"/groups/{topic}/node", actions{post: a.may(access.Group, a.joinGroup)}},
+		{"/groups/{topic}/{group}", actions{
+			get: a.may(access.Group, a.describeGroup), patch: a.may(access.Group, a.alterGroup), del: a.may(access.Group, a.deleteGroup),
+		}},
+		{"/groups/{topic}/{group}/messages", actions{get: a.may(access.Group, a.groupMessages), changes: true}},
+		{"/groups/{topic}/{group}/ack", actions{post: a.may(access.Group, a.settle)}},
+		{"/groups/{topic}/{group}/offsets", actions{put: a.may(access.Group, a.moveGroup)}},
+		{"/groups/{topic}/{group}/nodes/{member}", actions{del: a.may(access.Group, a.leaveGroup)}},
+		{"/groups/{topic}/{group}/nodes/{member}/heartbeat", actions{post: a.may(access.Group, a.heartbeat)}},
 		{"/nodes", actions{get: a.admin(a.listNodes)}},
 		{"/nodes/{node}", actions{get: a.admin(a.describeNode)}},
 		{"/nodes/{node}/drain", actions{post: a.admin(a.drainNode)}},
@@ -60,15 +72,12 @@ func (a *API) router() http.Handler {
 
 // absent are the calls of the contract that this version does not have.
 var absent = map[string]string{
-	"/topics/repartition":                         "repartition",
-	"/topics/{topic}/{partition}/{offset}/status": "groups, and so no status of a record",
-	"/groups":        "groups",
-	"/groups/*":      "groups",
-	"/requests":      "request-reply",
-	"/requests/*":    "request-reply",
-	"/replies":       "request-reply",
-	"/replies/*":     "request-reply",
-	"/asyncapi.json": "AsyncAPI document; docs/protocol.md describes the WebSocket",
+	"/topics/repartition": "repartition",
+	"/requests":           "request-reply",
+	"/requests/*":         "request-reply",
+	"/replies":            "request-reply",
+	"/replies/*":          "request-reply",
+	"/asyncapi.json":      "AsyncAPI document; docs/protocol.md describes the WebSocket",
 }
 
 // route is one address and what can be done there.
@@ -78,10 +87,11 @@ type route struct {
 }
 
 type actions struct {
-	get, post, patch, del action
-	endless               bool // GET ends when its client leaves: no HEAD
-	open                  bool // nobody is asked who they are
-	greets                bool // asks by itself who came without a word
+	get, post, put, patch, del action
+	endless                    bool // GET ends when its client leaves: no HEAD
+	changes                    bool // GET changes something: no HEAD
+	open                       bool // nobody is asked who they are
+	greets                     bool // asks by itself who came without a word
 }
 
 // methods of an address, as its Allow header lists them.
@@ -90,12 +100,12 @@ func (x actions) methods() []string {
 	for _, m := range []struct {
 		name string
 		run  action
-	}{{http.MethodGet, x.get}, {http.MethodPost, x.post}, {http.MethodPatch, x.patch}, {http.MethodDelete, x.del}} {
+	}{{http.MethodGet, x.get}, {http.MethodPost, x.post}, {http.MethodPut, x.put}, {http.MethodPatch, x.patch}, {http.MethodDelete, x.del}} {
 		if m.run != nil {
 			list = append(list, m.name)
 		}
 	}
-	if x.get != nil && !x.endless {
+	if x.get != nil && !x.endless && !x.changes {
 		list = append(list, http.MethodHead)
 	}
 	slices.Sort(list)
@@ -107,11 +117,13 @@ func (x actions) of(method string) action {
 	case http.MethodGet:
 		return x.get
 	case http.MethodHead:
-		if !x.endless {
+		if !x.endless && !x.changes {
 			return x.get
 		}
 	case http.MethodPost:
 		return x.post
+	case http.MethodPut:
+		return x.put
 	case http.MethodPatch:
 		return x.patch
 	case http.MethodDelete:

@@ -126,7 +126,11 @@ func noTopicQuery(r *http.Request) error {
 
 // writableName says why clients cannot create or change a topic of this name.
 func writableName(field, name string) error {
-	err := ident.CheckTopicName(name)
+	return named(field, ident.CheckTopicName(name))
+}
+
+// named is the error for a name that cannot be; nil stays nil.
+func named(field string, err error) error {
 	switch {
 	case err == nil:
 		return nil

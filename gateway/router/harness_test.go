@@ -85,11 +85,14 @@ func (w *world) Broker(id ident.NodeID) (router.Peer, error) {
 	if n.gone.Load() {
 		return nil, fault.New(fault.LeaderUnavailable, "connection refused")
 	}
-	return peer{n}, nil
+	return peer{node: n}, nil
 }
 
 // peer is a node as others call it.
-type peer struct{ *node }
+type peer struct {
+	*node
+	router.Groups
+}
 
 func (n *node) Append(req rpc.Append, done func(rpc.Appended)) {
 	n.epoch.Store(uint32(req.Epoch))
@@ -166,7 +169,10 @@ func (p peer) EpochEnd(ctx context.Context, ref ident.Partition, e ident.Epoch) 
 }
 
 // local is a node as itself.
-type local struct{ *node }
+type local struct {
+	*node
+	router.Groups
+}
 
 func (l local) Bounds(ref ident.Partition) (rpc.Bounds, error) {
 	return l.node.Bounds(context.Background(), ref)
@@ -181,7 +187,7 @@ func (w *world) run(t testing.TB, broker bool) *router.Router {
 	t.Helper()
 	cfg := router.Config{Self: here, Topology: w, Changes: w, Peer: w.Broker}
 	if broker {
-		cfg.Local = local{w.nodes[here]}
+		cfg.Local = local{node: w.nodes[here]}
 	}
 	r := router.New(cfg)
 	activity.Start(t, r.Run)

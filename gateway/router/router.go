@@ -26,6 +26,7 @@ type Local interface {
 	// the replica is no longer served: that it has not heard its leader for too
 	// long included.
 	Wait(p ident.Partition, after ident.Offset) (<-chan struct{}, error)
+	Groups
 }
 
 // Peer is the broker of another node. A call that did not reach it fails with
@@ -39,6 +40,7 @@ type Peer interface {
 	Bounds(ctx context.Context, p ident.Partition, after ident.Offset, wait time.Duration) (rpc.Bounds, error)
 	OffsetAt(ctx context.Context, p ident.Partition, ms int64) (ident.Offset, error)
 	EpochEnd(ctx context.Context, p ident.Partition, e ident.Epoch) (ident.Offset, error)
+	Groups
 }
 
 // Changes is the cluster's change feed.
