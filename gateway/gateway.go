@@ -149,7 +149,7 @@ func New(cfg Config) *Gateway {
 		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.sessions = session.New(session.Config{
-		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Groups: g.groups, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})

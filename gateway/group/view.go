@@ -64,6 +64,15 @@ func (v View) Life(member string, epoch ident.MemberEpoch) (*cluster.Member, err
 	return m, nil
 }
 
+// Fits says whether a group has all the settings that are given.
+func Fits(g *cluster.Group, p *cluster.GroupPatch) bool {
+	s := &g.Settings
+	return same(p.Mode, s.Mode) && same(p.Lease, s.Lease) && same(p.Session, s.Session) && same(p.MaxDeliveries, s.MaxDeliveries) &&
+		same(p.Backoff, s.Backoff) && same(p.DeadLetter, s.DeadLetter) && same(p.MaxInFlight, s.MaxInFlight)
+}
+
+func same[T comparable](given *T, is T) bool { return given == nil || *given == is }
+
 // Assignment is which partitions a member has: Held are its own, and Revoked are those it
 // has to give up, of which it gets nothing new.
 type Assignment struct{ Held, Revoked []ident.Index }

@@ -96,7 +96,7 @@ func (f *fetching) assigned(group.Assignment) {}
 
 func (f *fetching) take(of []rpc.TakenOf) bool {
 	f.got.add(f.m.Topic.Name, of)
-	return true
+	return len(f.got.Lines) > 0
 }
 
 func (f *Fetched) add(topic string, of []rpc.TakenOf) {
@@ -124,7 +124,8 @@ type Outlet interface {
 	// more: of these nothing new comes.
 	Assigned(gained, lost []ident.Index)
 	// Messages brings lines without newlines, in the order in which they are to be
-	// worked on. They are leased, so they are to go out.
+	// worked on, for the room that was given last; perhaps none. They are leased, so they
+	// are to go out.
 	Messages(lines [][]byte, bytes int)
 }
 
@@ -153,8 +154,6 @@ func (d *delivering) assigned(now group.Assignment) {
 func (d *delivering) take(of []rpc.TakenOf) bool {
 	var got Fetched
 	got.add(d.m.Topic.Name, of)
-	if len(got.Lines) > 0 {
-		d.to.Messages(got.Lines, got.Bytes)
-	}
+	d.to.Messages(got.Lines, got.Bytes)
 	return false
 }

@@ -346,6 +346,9 @@ func (o *outlet) say(format string, args ...any) {
 func (o *outlet) Assigned(gained, lost []ident.Index) { o.say("+%v-%v", gained, lost) }
 
 func (o *outlet) Messages(lines [][]byte, _ int) {
+	if len(lines) == 0 {
+		return
+	}
 	o.say("%s", places(lines))
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -30,8 +30,9 @@ type sink interface {
 	woken() <-chan struct{}
 	// assigned is told what the member has, whenever that may have changed.
 	assigned(group.Assignment)
-	// take gets what was leased. It is to go out, whatever comes. done: that was all
-	// that is wanted, but for what is ready anyway.
+	// take gets what was leased of the room that was given, which may be nothing. It is to
+	// go out, whatever comes. done: that was all that is wanted, but for what is ready
+	// anyway.
 	take(of []rpc.TakenOf) (done bool)
 }
 
@@ -249,9 +250,7 @@ func (p *puller) take(to sink) (done bool) {
 		l.ready = false
 		taken, err := p.lease(l, messages, bytes)
 		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
-		if len(got) > 0 && to.take(got) {
-			done = true
-		}
+		done = to.take(got) || done
 		switch {
 		case err == nil && taken.More && len(got) > 0:
 			p.isReady(l)

@@ -51,6 +51,7 @@ func (s *session) begin(caller *access.Grant, start *deliver.Start, reference st
 // Reading is for the set of connections.
 func (s *session) Reading() (subscriptions int, behind int64) {
 	s.mu.Lock()
+	members := len(s.members)
 	reads := make([]*deliver.Subscription, 0, len(s.subs))
 	for _, x := range s.subs {
 		reads = append(reads, x.sub)
@@ -59,7 +60,7 @@ func (s *session) Reading() (subscriptions int, behind int64) {
 	for _, sub := range reads {
 		behind += sub.Behind()
 	}
-	return len(reads), behind
+	return len(reads) + members, behind
 }
 
 // Expire is for the set of connections: the token's end has come, or that of
@@ -167,6 +168,11 @@ func (s *session) recheck() {
 		if err := s.grant.May(access.Subscribe, x.sub.Topic().Name); err != nil {
 			s.pushLocked(reply.FrameFor(0, x.name, s.refused(err)))
 			s.dropLocked(x)
+		}
+	}
+	for _, x := range slices.Clone(s.members) {
+		if err := s.grant.May(access.Group, x.Topic.Name); err != nil && s.forgetLocked(x) {
+			s.pushLocked(reply.FrameFor(0, x.name, s.refused(err)))
 		}
 	}
 	s.schedule()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/budget"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/guard"
@@ -63,6 +64,8 @@ type Config struct {
 	Hub       *deliver.Hub    // required
 	Topology  topology.Source // required
 	Publisher Publisher       // required
+	Groups    Groups          // nil: none are served
+	Held      *budget.Budget  // bounds what is leased and not written; nil: one of its own
 	Node      string          // the node's name, for welcome
 	Seats     *seats.Seats    // nil: no bound
 
@@ -94,6 +97,9 @@ func (c Config) withDefaults() Config {
 		c.Guard = guard.New(guard.Config{})
 	}
 	c.Quota = cmp.Or(c.Quota, quota.New(0))
+	if c.Held == nil {
+		c.Held = budget.New(budget.DefaultBytes)
+	}
 	c.Connections = cmp.Or(c.Connections, connection.New())
 	c.Seats = cmp.Or(c.Seats, seats.New(0, 0, 0, c.Deliveries.Refused))
 	return c

@@ -20,12 +20,12 @@ var handlers = map[string]func(*session, context.Context, *wire.Frame) error{
 	"unsubscribe": (*session).unsubscribe,
 	"credit":      (*session).credit,
 	"metadata":    (*session).metadata,
-	"join":        (*session).noGroups,
-	"ack":         (*session).noGroups,
-	"nack":        (*session).noGroups,
-	"extend":      (*session).noGroups,
-	"reject":      (*session).noGroups,
-	"leave":       (*session).noGroups,
+	"join":        (*session).join,
+	"ack":         (*session).settle,
+	"nack":        (*session).settle,
+	"extend":      (*session).settle,
+	"reject":      (*session).settle,
+	"leave":       (*session).leave,
 }
 
 func (s *session) welcome(id int64) []byte {

@@ -51,6 +51,8 @@ type session struct {
 	over     bool // ended is closed
 
 	subs    []*subscription
+	members []*membership
+	beat    time.Duration // how often the client is pinged
 	lastSub int
 	ready   []*subscription // that may have something to read
 	gone    []*subscription // unsubscribed; the next turn lets go of them
@@ -66,13 +68,14 @@ type session struct {
 }
 
 func newSession(m *Manager, address string) *session {
-	s := &session{m: m, id: connectionID(), address: address, ended: make(chan struct{})}
+	s := &session{m: m, id: connectionID(), address: address, ended: make(chan struct{}), beat: m.cfg.Ping}
 	s.relief.L = &s.mu
 	s.arrived = s.arrive
 	m.cfg.Crew.Join(&s.slot, s)
 	s.writing.Add(1)
 	// A random phase, so that a node's connections do not beat together.
-	s.outlet.pingAt = time.Now().Add(1 + rand.N(m.cfg.Ping))
+	s.outlet.heardAt = time.Now()
+	s.outlet.pingAt = s.outlet.heardAt.Add(1 + rand.N(m.cfg.Ping))
 	s.giveBack(rest)
 	return s
 }
@@ -94,6 +97,7 @@ func (s *session) run() {
 	s.end()
 	_ = s.socket.Close()
 	s.writing.Wait()
+	s.part(s.outlet.code == 0 && websocket.CloseStatus(err) == reply.CloseNormal)
 	s.closeAll()
 	_ = s.ws.CloseNow() // frees what the library holds
 	code := s.outlet.code
@@ -142,6 +146,9 @@ func (s *session) cut() {
 func (s *session) drain() {
 	s.mu.Lock()
 	s.draining = true
+	for _, x := range s.members {
+		x.stop() // their sessions go on: they join again elsewhere
+	}
 	s.mu.Unlock()
 	s.schedule()
 }

@@ -39,11 +39,8 @@ func (s *session) subscribe(ctx context.Context, f *wire.Frame) error {
 	if err := s.grant.May(access.Subscribe, q.Topic); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	n := len(s.subs)
-	s.mu.Unlock()
-	if most := s.m.cfg.MaxSubscriptions; n >= most {
-		return fault.New(fault.Limit, "a connection takes at most %d subscriptions (max_subscriptions); unsubscribe first", most).With("limit", "max_subscriptions")
+	if err := s.seat(); err != nil {
+		return err
 	}
 	t, err := topology.Topic(s.m.cfg.Topology, q.Topic)
 	if err != nil {
@@ -58,6 +55,16 @@ func (s *session) subscribe(ctx context.Context, f *wire.Frame) error {
 		return err
 	}
 	s.subscribed(f.ID, start, q.Credit)
+	return nil
+}
+
+// seat is why the connection takes no further subscription.
+func (s *session) seat() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most := s.m.cfg.MaxSubscriptions; len(s.subs)+len(s.members) >= most {
+		return fault.New(fault.Limit, "a connection takes at most %d subscriptions (max_subscriptions); unsubscribe or leave first", most).With("limit", "max_subscriptions")
+	}
 	return nil
 }
 
@@ -103,6 +110,9 @@ func (s *session) unsubscribe(_ context.Context, f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.findLocked(f.Sub)
+	if x == nil && s.memberLocked(f.Sub) != nil {
+		return fault.New(fault.Invalid, "field \"sub\": %q is a member of a group, who leaves with op \"leave\"", f.Sub).With("field", "sub")
+	}
 	if x == nil {
 		return noSubscription(f.Sub)
 	}
@@ -132,6 +142,9 @@ func (s *session) dropLocked(x *subscription) {
 func (s *session) credit(_ context.Context, f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if found, err := s.allowLocked(f.Sub, f.Add); found {
+		return err
+	}
 	x := s.findLocked(f.Sub)
 	switch {
 	case x == nil:

@@ -29,7 +29,8 @@ type outlet struct {
 	moved    []*subscription // since their last cursor
 	cursorAt time.Time       // when cursors are due; zero: nothing has moved
 	pingAt   time.Time
-	pings    int // without a byte from the client since
+	every    time.Duration // between pings
+	heardAt  time.Time     // when the client was last known to live
 	farewell farewell
 	partAt   time.Time // after the goodbye
 	code     int       // of the close; 0: the client's, or none
@@ -52,10 +53,12 @@ func (s *session) turn(d *desk) outcome {
 	}
 	now := time.Now()
 	if !out.pingAt.After(now) {
-		if !s.beat(d, now) {
+		if !s.ping(d, now) {
 			return s.finish(d, silent)
 		}
 		s.refresh(now)
+	} else if next := now.Add(out.every); next.Before(out.pingAt) {
+		out.pingAt = next // somebody has joined a group
 	}
 	if drain && out.farewell == none {
 		s.goodbye(d, now)
@@ -92,6 +95,7 @@ func (s *session) collect(d *desk) (pong []byte, v *verdict, drain, over bool) {
 	s.mu.Lock()
 	if len(s.out) > 0 {
 		d.line(s.out)
+		s.sentLocked()
 	}
 	if s.out = s.out[:0]; s.inFlight == 0 || cap(s.out) > keepBytes {
 		s.out = nil // nothing is to come, or too much came
@@ -103,6 +107,7 @@ func (s *session) collect(d *desk) (pong []byte, v *verdict, drain, over bool) {
 	gone := s.gone
 	s.gone = nil
 	v, drain, over = s.verdict, s.draining, s.over
+	out.every = s.beat
 	s.relief.Signal()
 	s.mu.Unlock()
 	for _, x := range gone {
@@ -113,17 +118,18 @@ func (s *session) collect(d *desk) (pong []byte, v *verdict, drain, over bool) {
 	return pong, v, drain, over
 }
 
-// beat pings the client; false: it has been silent for too long.
-func (s *session) beat(d *desk, now time.Time) bool {
+// ping pings the client; false: it has been silent for too long. What was heard of it is
+// a sign of life of its members.
+func (s *session) ping(d *desk, now time.Time) bool {
 	out := &s.outlet
 	if s.socket.heard.Swap(false) || !s.reading.Load() {
-		out.pings = 0
+		out.heardAt = now
+		s.hear()
 	}
-	if out.pings >= maxUnheardPings {
+	if now.Sub(out.heardAt) >= maxUnheardPings*s.m.cfg.Ping {
 		return false
 	}
-	out.pings++
-	out.pingAt = now.Add(s.m.cfg.Ping)
+	out.pingAt = now.Add(out.every)
 	d.control = appendControl(d.control, opPing, nil)
 	return true
 }
