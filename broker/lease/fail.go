@@ -18,6 +18,7 @@ func (m *Machine) tick(now time.Time) {
 			return
 		}
 		if e.state == leased {
+			m.ranOut++
 			m.fail(s, "its lease ran out", m.backoff(e))
 			continue
 		}

@@ -57,6 +57,7 @@ type Machine struct {
 	token     Token
 	answers   []Answer
 	redeliver int64
+	ranOut    int // leases, since that was asked
 }
 
 // Token stands for a Settle call that waits for a commit.

@@ -1,0 +1,167 @@
+package groups
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"tidewire/broker/lease"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+// Bounds of what is read of a log at once.
+const (
+	minChunk = 64 << 10
+	maxChunk = 1 << 20
+)
+
+// look reads on for those who wait here, and wakes one who can have something.
+func (u *unit) look(ctx context.Context, b rpc.Bounds) {
+	var none bool
+	if u.with(func(m *lease.Machine, now time.Time) {
+		m.Moved(now, b.Start, b.HW)
+		none = len(u.takers) == 0
+	}) != nil || none {
+		return
+	}
+	var held shelf
+	if err := u.fill(ctx, 1, minChunk, &held); err != nil {
+		u.post.g.cfg.Logger.Debug("a log cannot be read for a group", "topic_id", u.post.ref.Topic, "partition", u.post.ref.Index, "group", u.name, "err", err)
+	}
+}
+
+// fill reads records into the machine until n can be leased, or there are no more. What was
+// read is left on a shelf.
+func (u *unit) fill(ctx context.Context, n, chunk int, held *shelf) error {
+	for {
+		var from ident.Offset
+		var want int
+		if err := u.with(func(m *lease.Machine, _ time.Time) { from, want = m.Wants(n) }); err != nil || want == 0 {
+			return err
+		}
+		if err := held.read(ctx, u.post, from, chunk); err != nil {
+			if !fault.Is(err, fault.OffsetExpired) {
+				return err
+			}
+			b, err := u.post.bounds() // retention came first
+			if err != nil {
+				return err
+			}
+			if err := u.with(func(m *lease.Machine, now time.Time) { m.Moved(now, b.Start, b.HW) }); err != nil {
+				return err
+			}
+			continue
+		}
+		next, records, err := held.last()
+		if err != nil {
+			return err
+		}
+		u.each.Store(int64(len(held.chunks[len(held.chunks)-1]) / max(1, len(records))))
+		stuck := false
+		if err := u.with(func(m *lease.Machine, _ time.Time) { stuck = m.Offer(from, next, records) == from }); err != nil || stuck {
+			return err
+		}
+	}
+}
+
+// shelf holds what was read of a log.
+type shelf struct {
+	chunks [][]byte
+	places []place // of batches, by offset
+	fresh  int     // of places: what the last read brought
+}
+
+// place is where a batch lies on a shelf.
+type place struct {
+	base, next ident.Offset
+	chunk      int
+	from, to   int // in the chunk
+	each       int // bytes of one of its records, about
+}
+
+func (p place) bytes() int { return p.to - p.from }
+
+// read puts batches on the shelf, from the one that holds an offset on.
+func (s *shelf) read(ctx context.Context, p *post, from ident.Offset, bytes int) error {
+	got, err := p.g.cfg.Partitions.Read(ctx, rpc.Read{Partition: p.ref, Offset: from, MaxBytes: bytes})
+	if err != nil {
+		return err
+	}
+	if got.Bounds.Epoch != p.epoch {
+		return notLed(p.ref)
+	}
+	if len(got.Batches) == 0 {
+		return fault.New(fault.LeaderUnavailable, "there is nothing to read at offset %d", from)
+	}
+	s.chunks = append(s.chunks, got.Batches)
+	s.fresh = 0
+	for at := 0; at < len(got.Batches); {
+		h, err := record.ParseHeader(got.Batches[at:])
+		if err != nil {
+			return fault.New(fault.Internal, "batches from offset %d: %w", from, err)
+		}
+		b := place{h.Base, h.Next(), len(s.chunks) - 1, at, at + h.Length, h.Length / max(1, h.Span)}
+		at += h.Length
+		s.fresh++
+		s.places = append(s.places, b)
+	}
+	return nil
+}
+
+// last gives the records that the last read brought, and where they end.
+func (s *shelf) last() (next ident.Offset, records []lease.Record, err error) {
+	for _, p := range s.places[len(s.places)-s.fresh:] {
+		b := record.Batch(s.chunks[p.chunk][p.from:p.to])
+		stamp := b.Header().Timestamp
+		err = b.Keys(func(delta int, key []byte) bool {
+			r := lease.Record{Offset: p.base + ident.Offset(delta), Stamp: stamp}
+			if key != nil {
+				r.Hash, r.Keyed = ident.KeyHash(key), true
+			}
+			records = append(records, r)
+			return true
+		})
+		if err != nil {
+			return 0, nil, fault.New(fault.Internal, "the batch at offset %d: %w", p.base, err)
+		}
+		next = p.next
+	}
+	return next, records, nil
+}
+
+// find finds the batch that holds an offset.
+func (s *shelf) find(o ident.Offset) (place, bool) {
+	for _, p := range slices.Backward(s.places) {
+		if p.base <= o && o < p.next {
+			return p, true
+		}
+	}
+	return place{}, false
+}
+
+// together are batches back to back, by offset. What lies so already is not copied.
+func (s *shelf) together(places []place) []byte {
+	if len(places) == 0 {
+		return nil
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.base, b.base) })
+	first, bytes, lies := places[0], 0, true
+	end := first.from
+	for _, p := range places {
+		lies = lies && p.chunk == first.chunk && p.from == end
+		end = p.to
+		bytes += p.bytes()
+	}
+	if lies {
+		return s.chunks[first.chunk][first.from:end:end]
+	}
+	out := make([]byte, 0, bytes)
+	for _, p := range places {
+		out = append(out, s.chunks[p.chunk][p.from:p.to]...)
+	}
+	return out
+}

@@ -1,0 +1,613 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+func shared(s *cluster.GroupSettings) { s.Mode = cluster.Shared }
+
+func TestRecordsAreLeasedAndAcknowledged(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b", "c")
+		s.log.Append(ref, "d", "e")
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 4, 0, "0/1", "1/1", "2/1", "3/1")
+		b.acks(t, ref, m, 0, 1, 3)
+		if floor, done := s.tally(g); floor != 2 || len(done) != 3 {
+			t.Errorf("floor %d, %v", floor, done)
+		}
+		if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0, 9}}); err != nil || !maps.Equal(stale, map[ident.Offset]string{9: "offset-not-found"}) {
+			t.Errorf("%v, %v", stale, err)
+		}
+		b.takes(t, ref, m, 10, 0, "4/1")
+		if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: 4}); err != nil || len(stale) > 0 {
+			t.Errorf("%v, %v", stale, err)
+		}
+		if floor, _ := s.tally(g); floor != 5 {
+			t.Errorf("floor %d", floor)
+		}
+		b.takes(t, ref, m, 10, time.Second)
+	})
+}
+
+// Who waits hears of a new record, of one that comes back, and of nothing else.
+func TestATakeWaits(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		m := s.join(g, "m1")
+		began := time.Now()
+		time.AfterFunc(3*time.Second, func() { s.log.Append(ref, "a") })
+		b.takes(t, ref, m, 1, time.Minute, "0/1")
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("it waited %v", d)
+		}
+		if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Nack: []rpc.Nack{{Offset: 0, Delay: -1}}}); err != nil || len(stale) > 0 {
+			t.Fatal(stale, err)
+		}
+		began = time.Now()
+		b.takes(t, ref, m, 1, time.Minute, "0/2")
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("it waited %v", d)
+		}
+		began = time.Now()
+		b.takes(t, ref, m, 1, time.Minute, "0/3") // after its lease, and a backoff that doubled
+		if d := time.Since(began); d != 32*time.Second {
+			t.Errorf("it waited %v", d)
+		}
+	})
+}
+
+// A take whose caller is gone leases nothing, and one that wants nothing only waits.
+func TestATakeOfNobodyLeasesNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", shared)
+		m := s.join(g, "m1")
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, err := b.Take(ctx, rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Limit: 5, Wait: time.Minute}); !fault.Is(err, fault.LeaderUnavailable) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+		wg.Go(func() {
+			got, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Wait: time.Minute})
+			if err != nil || len(got.Of[0].Leases) > 0 || got.Of[0].Err != nil {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		s.log.Append(ref, "a")
+		wg.Wait()
+		b.takes(t, ref, m, 5, 0, "0/1")
+		if _, err := b.Take(ctx, rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Limit: 5}); err == nil {
+			t.Error("nobody took something")
+		}
+	})
+}
+
+// Those who wait get what comes in turn, one record one of them.
+func TestWaitingMembersTakeTurns(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", shared)
+		var mu sync.Mutex
+		got := map[ident.Offset]string{}
+		var wg sync.WaitGroup
+		for i := range 50 {
+			m := s.join(g, fmt.Sprint("m", i))
+			wg.Go(func() {
+				leases, err := b.take(t, ref, m, 1, 10*time.Second)
+				if err != nil || len(leases) != 1 {
+					t.Errorf("%v, %v", leases, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if got[leases[0].Offset] != "" {
+					t.Errorf("offset %d is in two hands", leases[0].Offset)
+				}
+				got[leases[0].Offset] = m.Member
+			})
+		}
+		synctest.Wait()
+		for range 5 {
+			s.log.Append(ref, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		if len(got) != 50 {
+			t.Errorf("%d records", len(got))
+		}
+	})
+}
+
+// What was acknowledged stays so under the next leader, and what was not comes again.
+func TestATakeoverGoesOnWithoutLoss(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref := topic.Ref(0)
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b", "c", "d")
+		m := s.join(g, "m1")
+		s.nodes[n1].takes(t, ref, m, 9, 0, "0/1", "1/1", "2/1", "3/1")
+		s.nodes[n1].acks(t, ref, m, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if leases, err := s.nodes[n1].take(t, ref, m, 0, time.Minute); !fault.Is(err, fault.LeaderUnavailable) {
+				t.Errorf("%v, %v", leases, err)
+			}
+		})
+		wg.Go(func() {
+			other := s.join(g, "m2")
+			if leases, err := s.nodes[n1].take(t, ref, other, 1, time.Minute); !fault.Is(err, fault.Fenced) {
+				t.Errorf("%v, %v", leases, err)
+			}
+		})
+		time.Sleep(time.Second)
+		s.lead(ref, n2)
+		wg.Wait()
+		if _, err := s.nodes[n1].take(t, ref, m, 1, 0); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		s.nodes[n2].acks(t, ref, m, 0) // given by the former one
+		s.nodes[n2].takes(t, ref, m, 10, 0, "2/1", "3/1")
+		s.nodes[n2].acks(t, ref, m, 2, 3)
+		if floor, _ := s.tally(g); floor != 4 {
+			t.Errorf("floor %d", floor)
+		}
+	})
+}
+
+// A leader that has not heard that it leads no more has no acknowledgement taken, and after
+// its lease nothing is asked of it.
+func TestAFormerLeaderTakesNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref := topic.Ref(0)
+		g := s.group(topic, "billing", shared)
+		s.log.Append(ref, "a", "b")
+		m := s.join(g, "m1")
+		former := s.nodes[n1]
+		former.takes(t, ref, m, 2, 0, "0/1", "1/1")
+		former.mu.Lock()
+		former.deaf = true
+		former.mu.Unlock()
+		s.lead(ref, n2)
+		s.nodes[n2].takes(t, ref, m, 1, 0, "0/1")
+		stale, err := former.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0, 1}})
+		if err == nil && len(stale) < 2 {
+			t.Errorf("%v, %v", stale, err)
+		}
+		if floor, _ := s.tally(g); floor != 0 {
+			t.Errorf("floor %d", floor)
+		}
+		former.mu.Lock()
+		former.unsure = true
+		former.mu.Unlock()
+		if _, err := former.take(t, ref, m, 1, 0); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		if _, err := former.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0}}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		s.nodes[n2].acks(t, ref, m, 0, 1)
+	})
+}
+
+// A member whose life is over, or that owns the partition no more, changes nothing.
+func TestAcknowledgementsOfZombies(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b")
+		old := s.join(g, "m1")
+		b.takes(t, ref, old, 1, 0, "0/1")
+		m := s.join(g, "m1") // elsewhere
+		if _, err := b.settle(t, old, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0}}); !fault.Is(err, fault.Fenced) {
+			t.Error(err)
+		}
+		if _, err := b.take(t, ref, old, 1, 0); !fault.Is(err, fault.Fenced) {
+			t.Error(err)
+		}
+		other := s.join(g, "m2")
+		if stale, err := b.settle(t, other, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{1}}); err != nil || stale[1] != "fenced" {
+			t.Error(stale, err)
+		}
+		b.takes(t, ref, m, 2, 0, "0/2", "1/1")
+		s.lapse(g, "m1", "m2")
+		if leases, err := b.take(t, ref, other, 2, 0); err != nil || len(leases) > 0 {
+			t.Errorf("%v, %v while leases of the one before may live", leases, err)
+		}
+		began := time.Now()
+		b.takes(t, ref, other, 1, time.Hour, "1/2")
+		if d := time.Since(began); d < 29*time.Second || d > 33*time.Second {
+			t.Errorf("after %v", d)
+		}
+		if floor, _ := s.tally(g); floor != 0 {
+			t.Errorf("floor %d", floor)
+		}
+	})
+}
+
+// A partition that has to go to another member is released once nothing of it is leased.
+func TestAPartitionIsReleased(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b", "c")
+		m1, m2 := s.join(g, "m1"), s.join(g, "m2")
+		b.takes(t, ref, m1, 2, 0, "0/1", "1/1")
+		s.alter(g, func(g *cluster.Group) { g.Owner(0).Next = "m2" })
+		b.takes(t, ref, m1, 1, time.Second)
+		b.acks(t, ref, m1, 0)
+		if s.released() > 0 {
+			t.Error("released with a lease in hand")
+		}
+		s.mu.Lock()
+		s.down = true
+		s.mu.Unlock()
+		var wg sync.WaitGroup
+		wg.Go(func() { b.acks(t, ref, m1, 1) })
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		s.down = false
+		s.mu.Unlock()
+		wg.Wait()
+		time.Sleep(time.Second)
+		if s.released() == 0 {
+			t.Fatal("not released")
+		}
+		b.takes(t, ref, m2, 3, 0, "2/1")
+		b.acks(t, ref, m2, 2)
+	})
+}
+
+func TestAResetWhileRecordsAreLeased(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b", "c", "d")
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 4, 0, "0/1", "1/1", "2/1", "3/1")
+		s.mu.Lock()
+		s.delay = 50 * time.Millisecond
+		s.mu.Unlock()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0, 1}}); !fault.Is(err, fault.UnknownOutcome) {
+				t.Errorf("%v, %v", stale, err)
+			}
+		})
+		synctest.Wait()
+		s.reset(g, 2)
+		wg.Wait()
+		b.takes(t, ref, m, 4, 0, "2/1", "3/1")
+		b.acks(t, ref, m, 2, 3)
+		if floor, done := s.tally(g); floor != 4 || len(done) != 2 {
+			t.Errorf("floor %d, %v", floor, done)
+		}
+		if all, err := b.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref, Offset: 0}); err != nil || all[0].State != rpc.Skipped {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// A commit of which nobody knows what became is repeated, and answered once.
+func TestAnUnknownCommitIsRepeated(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b")
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 2, 0, "0/1", "1/1")
+		s.mu.Lock()
+		s.deaf = true
+		s.mu.Unlock()
+		time.AfterFunc(3*time.Second, func() { s.mu.Lock(); s.deaf = false; s.mu.Unlock() })
+		began := time.Now()
+		b.acks(t, ref, m, 0, 1)
+		if d := time.Since(began); d < 3*time.Second || d > 5*time.Second {
+			t.Errorf("answered after %v", d)
+		}
+		if floor, _ := s.tally(g); floor != 2 {
+			t.Errorf("floor %d", floor)
+		}
+		s.mu.Lock()
+		s.down = true
+		s.mu.Unlock()
+		s.log.Append(ref, "c")
+		b.takes(t, ref, m, 1, 0, "2/1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done, err := b.Settle(ctx, rpc.Settle{MemberLife: m, Of: []rpc.SettleOf{{Partition: ref, Through: 2}}})
+		if err != nil || !fault.Is(done.Of[0].Err, fault.UnknownOutcome) {
+			t.Errorf("%+v, %v", done, err)
+		}
+	})
+}
+
+// All acknowledgements of a moment go into one commit: the first at once, then at most one
+// every 15 ms.
+func TestCommitsAreFewAndFull(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 4)
+		b := s.nodes[n1]
+		g := s.group(topic, "billing", func(s *cluster.GroupSettings) { s.MaxInFlight = 1024 })
+		m := s.join(g, "m1")
+		var wg sync.WaitGroup
+		began := time.Now()
+		for p := range 4 {
+			ref := topic.Ref(ident.Index(p))
+			for range 100 {
+				s.log.Append(ref, "a", "b")
+			}
+			leases, err := b.take(t, ref, m, 200, 0)
+			if err != nil || len(leases) != 200 {
+				t.Fatal(len(leases), err)
+			}
+			for i := range 200 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					b.acks(t, ref, m, ident.Offset(i))
+				})
+			}
+		}
+		wg.Wait()
+		took := time.Since(began)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if most := int(took/commitEvery) + 1; len(s.commits) > most || len(s.commits) < 10 {
+			t.Errorf("%d commits in %v", len(s.commits), took)
+		}
+		for i := 1; i < len(s.commits); i++ {
+			if d := s.commits[i].Sub(s.commits[i-1]); d < commitEvery {
+				t.Errorf("two commits %v apart", d)
+			}
+		}
+	})
+}
+
+// A commit is bounded, and what does not fit goes into the next one.
+func TestACommitIsBounded(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 8)
+		b := s.nodes[n1]
+		var wg sync.WaitGroup
+		for n := range 12 {
+			g := s.group(topic, fmt.Sprint("g", n), func(s *cluster.GroupSettings) { s.MaxInFlight = 1024 })
+			m := s.join(g, "m1")
+			for p := range 8 {
+				ref := topic.Ref(ident.Index(p))
+				if n == 0 {
+					for range 100 {
+						s.log.Append(ref, "a", "b")
+					}
+				}
+				if leases, err := b.take(t, ref, m, 200, 0); err != nil || len(leases) != 200 {
+					t.Fatal(len(leases), err)
+				}
+				wg.Go(func() {
+					var odd []ident.Offset // no two of which make a span
+					for o := ident.Offset(1); o < 200; o += 2 {
+						odd = append(odd, o)
+					}
+					b.acks(t, ref, m, odd...)
+				})
+			}
+		}
+		wg.Wait()
+		if n := len(s.commits); n < 4 || n > 40 {
+			t.Errorf("%d commits", n)
+		}
+	})
+}
+
+// Groups without members cost nothing: no goroutine, no machine, no read of progress.
+func TestGroupsWithoutMembersCostNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 4)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		s.mu.Lock()
+		var all []*cluster.Group
+		for i := range 10_000 {
+			g := &cluster.Group{ID: ident.GroupID{1, byte(i), byte(i >> 8)}, Topic: topic.ID, Name: fmt.Sprint("g", i), Settings: cluster.GroupSettings{Mode: cluster.Shared, MaxInFlight: 9, MaxDeliveries: 9, Lease: time.Second}, Modified: s.snap.Index + 1}
+			s.progress[g.ID] = map[ident.Index]*tally{0: newTally(0), 1: newTally(0), 2: newTally(0), 3: newTally(0)}
+			all = append(all, g)
+		}
+		s.changeLocked(func(snap *cluster.Snapshot) { snap.Groups[topic.ID] = snap.Groups[topic.ID].With(all...) })
+		s.mu.Unlock()
+		for range 20 {
+			s.log.Append(topic.Ref(0), "a")
+			time.Sleep(time.Second)
+		}
+		if n := runtime.NumGoroutine(); n > before || s.loaded() > 0 {
+			t.Errorf("%d goroutines more, %d reads of progress", n-before, s.loaded())
+		}
+		if p, _ := s.nodes[n1].post(topic.Ref(0)); len(p.atWork()) > 0 {
+			t.Errorf("%d units", len(p.atWork()))
+		}
+		// With its first member one of them is at work, and after its last one not any more.
+		m := s.join(all[7], "m1")
+		s.nodes[n1].takes(t, topic.Ref(0), m, 1, 0, "0/1")
+		s.lapse(all[7], "m1", "")
+		time.Sleep(time.Minute)
+		if p, _ := s.nodes[n1].post(topic.Ref(0)); len(p.atWork()) > 0 {
+			t.Errorf("%d units", len(p.atWork()))
+		}
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines more", n-before)
+		}
+		// State that is asked for is read, many groups at once, and not kept.
+		began := s.loaded()
+		status, err := s.nodes[n1].RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: topic.Ref(0), Offset: 3})
+		if err != nil || len(status) != 10_000 || status[0].State != rpc.Received {
+			t.Errorf("%d, %v", len(status), err)
+		}
+		if n := s.loaded() - began; n != 40 {
+			t.Errorf("%d reads of progress", n)
+		}
+	})
+}
+
+func TestStandings(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 2)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		idle, busy := s.group(topic, "idle", nil), s.group(topic, "busy", nil)
+		s.log.Append(ref, "a", "b", "c", "d")
+		m := s.join(busy, "m1")
+		b.takes(t, ref, m, 3, 0, "0/1", "1/1", "2/1")
+		b.acks(t, ref, m, 0)
+		s.lead(topic.Ref(1), n2)
+		all, err := b.Standings(t.Context(), rpc.StandingsOf{Groups: []ident.GroupID{idle.ID, busy.ID, {9}}, Partitions: []ident.Partition{ref, topic.Ref(1)}})
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		slices.SortFunc(all, func(a, b rpc.GroupStanding) int { return a.InFlight - b.InFlight })
+		if s := all[0]; s.Group != idle.ID || s.Committed != 0 || s.Lag != 4 || s.End != 4 || s.Partition != ref {
+			t.Errorf("%+v", s)
+		}
+		if s := all[1]; s.Group != busy.ID || s.Committed != 1 || s.Lag != 3 || s.InFlight != 2 || s.Oldest != time.UnixMilli(1) {
+			t.Errorf("%+v", s)
+		}
+		status, err := b.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref, Offset: 1})
+		if err != nil || len(status) != 2 {
+			t.Fatal(status, err)
+		}
+		for _, st := range status {
+			if want := map[ident.GroupID]rpc.RecordState{idle.ID: rpc.Received, busy.ID: rpc.InFlight}[st.Group]; st.State != want {
+				t.Errorf("%+v", st)
+			}
+		}
+		if _, err := b.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref, Offset: 4}); !fault.Is(err, fault.OffsetNotFound) {
+			t.Error(err)
+		}
+		if _, err := s.nodes[n2].RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+	})
+}
+
+// What retention takes is over, and the floor passes it.
+func TestRetentionComesFirst(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		for range 10 {
+			s.log.Append(ref, "a")
+		}
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 2, 0, "0/1", "1/1")
+		s.log.Retain(ref, 6)
+		b.takes(t, ref, m, 2, 0, "6/1", "7/1")
+		if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0, 6, 7}}); err != nil || stale[0] != "offset-expired" {
+			t.Errorf("%v, %v", stale, err)
+		}
+		if floor, done := s.tally(g); floor != 8 || done[3] != "expired" {
+			t.Errorf("floor %d, %v", floor, done)
+		}
+	})
+}
+
+// An answer holds no more than was asked for, but one record however large; what does not
+// go in is no delivery.
+func TestAnswersAreBounded(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 2)
+		b := s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		for p := range 2 {
+			for range 30 {
+				s.log.AppendRecord(topic.Ref(ident.Index(p)), &record.Record{ContentType: "x/y", Value: make([]byte, 100<<10)})
+			}
+		}
+		m := s.join(g, "m1")
+		refs := []ident.Partition{topic.Ref(0), topic.Ref(1)}
+		seen := map[string]int{}
+		for range 30 {
+			taken, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: refs, Limit: 50, MaxBytes: 350 << 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, bytes := 0, 0
+			for _, of := range taken.Of {
+				holds(t, of)
+				n, bytes = n+len(of.Leases), bytes+len(of.Batches)
+				for _, l := range of.Leases {
+					if seen[fmt.Sprint(of.Partition, l.Offset)]++; l.Delivery != 1 {
+						t.Errorf("delivery %d", l.Delivery)
+					}
+				}
+			}
+			if bytes > 500<<10 || taken.More != (len(seen) < 60) {
+				t.Errorf("%d records, %d bytes, more: %v of %d", n, bytes, taken.More, len(seen))
+			}
+		}
+		if len(seen) != 60 {
+			t.Errorf("%d records", len(seen))
+		}
+		small := s.group(topic, "small", nil)
+		m = s.join(small, "m1")
+		b.takes(t, refs[0], m, 1, 0, "0/1")
+		taken, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: refs, Limit: 5, MaxBytes: 1})
+		if err != nil || len(taken.Of[0].Leases)+len(taken.Of[1].Leases) != 1 || !taken.More {
+			t.Errorf("%+v, %v", taken.Of[0].Leases, err)
+		}
+	})
+}
+
+// All partitions that a Take names together give a member no more than max_in_flight.
+func TestMaxInFlightHoldsOverAllPartitions(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 3)
+		b := s.nodes[n1]
+		g := s.group(topic, "billing", func(s *cluster.GroupSettings) { s.MaxInFlight = 4 })
+		m := s.join(g, "m1")
+		var refs []ident.Partition
+		for p := range 3 {
+			refs = append(refs, topic.Ref(ident.Index(p)))
+			s.log.Append(refs[p], "a", "b", "c")
+		}
+		taken, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: refs, Limit: 50, MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, of := range taken.Of {
+			n += len(of.Leases)
+		}
+		if n != 4 {
+			t.Errorf("%d records", n)
+		}
+	})
+}

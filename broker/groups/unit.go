@@ -1,0 +1,251 @@
+package groups
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/broker/lease"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
+)
+
+// pokeAgain is how long one who was told that there is something has to take it, before
+// another is told.
+const pokeAgain = 50 * time.Millisecond
+
+var errLoading = fault.New(fault.LeaderUnavailable, "the group's progress is being read; try again")
+
+// unit is one group on one partition that is led here.
+type unit struct {
+	post   *post
+	id     ident.GroupID
+	name   string
+	waited atomic.Int32 // takers
+	each   atomic.Int64 // bytes of a record, about, by what was read last; 0: nothing was
+
+	mu       sync.Mutex
+	group    *cluster.Group
+	m        *lease.Machine // nil: its progress has yet to be read
+	err      error          // why it is over
+	loaded   chan struct{}  // closed when there is a machine, or it is over
+	takers   []*taker       // who waits, in turn
+	settling map[lease.Token]chan lease.Answer
+	released ident.Assignment // the latest that was to be released
+	deadline due[*unit]       // of timers
+}
+
+// taker is a Take that waits, at one unit or more.
+type taker struct {
+	by   cluster.MemberLife
+	poke chan struct{} // has one entry when there may be something
+}
+
+func newUnit(p *post, group *cluster.Group) *unit {
+	u := &unit{post: p, id: group.ID, name: group.Name, group: group, loaded: make(chan struct{}), settling: map[lease.Token]chan lease.Answer{}}
+	u.deadline.of = u
+	return u
+}
+
+func (u *unit) machine() *lease.Machine {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.m
+}
+
+func (u *unit) over() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err != nil
+}
+
+// ready waits until there is a machine; false: not in time.
+func (u *unit) ready(over <-chan struct{}) bool {
+	u.mu.Lock()
+	loaded := u.loaded
+	u.mu.Unlock()
+	select {
+	case <-loaded:
+		return true
+	default:
+	}
+	select {
+	case <-loaded:
+		return true
+	case <-over:
+		return false
+	}
+}
+
+// begin makes the machine of a progress. False: the group is another by now.
+func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil || u.m != nil {
+		return true
+	}
+	now := time.Now()
+	m := u.post.machine(now, u.group, of, b)
+	if m.Over() {
+		return false
+	}
+	u.m = m
+	close(u.loaded)
+	u.post.g.letters.add(u, m, m.Letters())
+	u.pokeAllLocked()
+	u.afterLocked(now)
+	return true
+}
+
+// machine takes over a group on this partition.
+func (p *post) machine(now time.Time, group *cluster.Group, of cluster.GroupProgress, b rpc.Bounds) *lease.Machine {
+	return lease.Begin(now, lease.Config{Partition: p.ref.Index, Leader: p.epoch, Alone: p.alone()}, group, of, b.Start, b.HW)
+}
+
+// see takes in the group as it is now.
+func (u *unit) see(group *cluster.Group) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.group = group
+	if u.m == nil {
+		return
+	}
+	now := time.Now()
+	u.m.See(now, group)
+	u.pokeAllLocked() // some may have to hear that they are out
+	u.afterLocked(now)
+}
+
+// end gives up.
+func (u *unit) end(why error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.endLocked(why)
+}
+
+func (u *unit) endLocked(why error) {
+	if u.err != nil {
+		return
+	}
+	u.err = why
+	if u.m == nil {
+		close(u.loaded)
+	} else {
+		u.m.End()
+		u.answerLocked()
+		u.m = nil
+	}
+	u.post.g.timers.set(&u.deadline, time.Time{})
+	u.pokeAllLocked()
+}
+
+// with runs something on the machine, and carries out what comes of it.
+func (u *unit) with(f func(m *lease.Machine, now time.Time)) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.err != nil:
+		return u.err
+	case u.m == nil:
+		return errLoading
+	}
+	now := time.Now()
+	f(u.m, now)
+	u.afterLocked(now)
+	return nil
+}
+
+// afterLocked carries out what came of a call of the machine.
+func (u *unit) afterLocked(now time.Time) {
+	g := u.post.g
+	u.answerLocked()
+	g.metrics.timeouts.Add(float64(u.m.RanOut()))
+	if u.m.Over() { // by a commit, or by a change of the group
+		u.m, u.loaded = nil, make(chan struct{})
+		g.timers.set(&u.deadline, time.Time{})
+		nudge(u.post.wake)
+		return
+	}
+	if u.m.Dirty() {
+		g.commits.add(u)
+	}
+	if epoch, free := u.m.Free(now); !free {
+		u.released = 0
+	} else if epoch != u.released {
+		u.released = epoch
+		g.releases.add(u, epoch)
+	}
+	due := u.m.Deadline()
+	if len(u.takers) > 0 {
+		if u.pokeLocked(now) {
+			if again := now.Add(pokeAgain); due.IsZero() || again.Before(due) {
+				due = again
+			}
+		} else if _, n := u.m.Wants(1); n > 0 {
+			nudge(u.post.wake) // there are records that were not read
+		}
+	}
+	g.timers.set(&u.deadline, due)
+	if len(u.group.Members) == 0 && len(u.takers) == 0 && u.m.Idle() {
+		u.endLocked(fault.New(fault.Fenced, "group %q has no members", u.name))
+		nudge(u.post.wake)
+	}
+}
+
+// tick lets time pass.
+func (u *unit) tick() {
+	_ = u.with(func(m *lease.Machine, now time.Time) { m.Tick(now) }) // one that is over has no time
+}
+
+func (u *unit) answerLocked() {
+	for _, a := range u.m.Answers() {
+		if c, ok := u.settling[a.Token]; ok {
+			delete(u.settling, a.Token)
+			c <- a // it has room
+		}
+	}
+}
+
+// pokeLocked tells the first one in turn who can take something. It says whether there is
+// one.
+func (u *unit) pokeLocked(now time.Time) bool {
+	for i, t := range u.takers {
+		if u.m.Ready(now, t.by) {
+			nudge(t.poke)
+			u.takers = append(slices.Delete(u.takers, i, i+1), t)
+			return true
+		}
+	}
+	return false
+}
+
+func (u *unit) pokeAllLocked() {
+	for _, t := range u.takers {
+		nudge(t.poke)
+	}
+}
+
+func (u *unit) join(t *taker) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.takers = append(u.takers, t)
+	if u.waited.Add(1) == 1 {
+		nudge(u.post.wake) // somebody has to look out for new records
+	}
+}
+
+// quit takes one out of the turn; if he was told that there is something, the next one is.
+func (u *unit) quit(t *taker) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if i := slices.Index(u.takers, t); i >= 0 {
+		u.takers = slices.Delete(u.takers, i, i+1)
+		u.waited.Add(-1)
+	}
+	if u.m != nil {
+		u.afterLocked(time.Now())
+	}
+}
