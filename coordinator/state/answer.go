@@ -15,12 +15,17 @@ type remembered struct {
 	Topic   *ident.TopicID    `json:",omitempty"`
 	Taken   string            `json:",omitempty"` // a 0 or 1 for each part
 	Refusal *cluster.Refusal  `json:",omitempty"`
+	Group   *ident.GroupID    `json:",omitempty"`
+	Member  ident.MemberEpoch `json:",omitempty"`
 }
 
 func remember(id RequestID, a *cluster.Answer) remembered {
-	r := remembered{Request: id, Index: a.Index, Created: a.Created, Epoch: a.Epoch, Refusal: a.Refusal}
+	r := remembered{Request: id, Index: a.Index, Created: a.Created, Epoch: a.Epoch, Refusal: a.Refusal, Member: a.Member}
 	if a.Topic != nil {
 		r.Topic = &a.Topic.ID
+	}
+	if a.Group != nil {
+		r.Group = &a.Group.ID
 	}
 	for _, taken := range a.Taken {
 		if taken {

@@ -14,10 +14,11 @@ import (
 
 // Formats of a command's bytes. A program refuses one it does not know instead of
 // guessing. In format 1 a registration counts at once; in format 2 it counts from the
-// Activate on, and there are the changes of a cluster of several nodes.
+// Activate on, and there are the changes of a cluster of several nodes. Format 3 is the
+// same with those of consumer groups.
 const (
 	formatLone     = 1
-	commandVersion = 2
+	commandVersion = 3
 )
 
 // MaxCommandBytes bounds one command; the largest move the ISRs of cluster.MaxParts
@@ -79,8 +80,12 @@ func Encode(c *Command) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode command: %w", err)
 	}
-	if len(body)+5 > MaxCommandBytes {
-		return nil, fmt.Errorf("encode command: %d bytes are more than the %d a command may have", len(body)+5, MaxCommandBytes)
+	most := MaxCommandBytes
+	if c.Commit != nil {
+		most = cluster.MaxCommitBytes
+	}
+	if len(body)+5 > most {
+		return nil, fmt.Errorf("encode command: %d bytes are more than the %d that a %s may have", len(body)+5, most, c.Kind())
 	}
 	b := make([]byte, 5, 5+len(body))
 	b[0] = commandVersion
@@ -103,7 +108,7 @@ func Decode(b []byte) (*Command, error) {
 	if got, want := checksum(b[0], b[5:]), binary.BigEndian.Uint32(b[1:]); got != want {
 		return nil, fmt.Errorf("the command's checksum is %08x, not %08x: its bytes have changed", got, want)
 	}
-	if b[0] != commandVersion && b[0] != formatLone {
+	if b[0] < formatLone || b[0] > commandVersion {
 		return nil, fmt.Errorf("command format %d is not known to this version of tidewire, which knows up to %d", b[0], commandVersion)
 	}
 	c := Command{format: b[0]}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"hash/crc32"
 	"testing"
+	"time"
 
 	"tidewire/coordinator/state"
 	"tidewire/internal/cluster"
@@ -28,6 +29,7 @@ func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
 			Version: "1", Storage: ident.StorageID{2}, Addresses: cluster.Addresses{HTTP: "h:1", RPC: "r:2", Raft: "f:3", Gossip: "g:4"},
 		}}}
 	}
+	z, g, h := ident.TopicID{5}, ident.GroupID{6}, ident.GroupID{7}
 	x := ident.Partition{Topic: ident.TopicID{3}, Index: 1}
 	all := []*state.Command{
 		{Found: &state.Found{Cluster: ident.ClusterID{1}}},
@@ -58,6 +60,28 @@ func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
 		{Create: &cluster.Create{ID: ident.TopicID{5}, Spec: cluster.TopicSpec{Name: "z"}}},
 		{Drain: &cluster.Drain{Node: one, Cancel: true}},
 		{Create: &cluster.Create{ID: ident.TopicID{5}, Spec: cluster.TopicSpec{Name: "z"}}},
+		// From here on at 24: groups of z, whose one partition is led by one in epoch 1.
+		{GroupRegister: &cluster.GroupRegister{ID: g, Topic: z, Name: "g", Starts: []cluster.Position{{Partition: 0, Offset: 5}}}},
+		{GroupRegister: &cluster.GroupRegister{ID: h, Topic: z, Name: "h", Patch: cluster.GroupPatch{Mode: new(cluster.Shared), Lease: new(time.Minute)}, Starts: []cluster.Position{{}}}},
+		{MemberJoin: &cluster.MemberJoin{Group: g, Member: "m", Node: one}},
+		{MemberJoin: &cluster.MemberJoin{Group: g, Member: "l", Node: one}},
+		{MemberJoin: &cluster.MemberJoin{Group: h, Member: "s", Node: one}},
+		{Commit: &cluster.Commit{Leader: cluster.Life{Node: one, Epoch: 2}, Of: []cluster.CommitOf{
+			{Group: g, Leader: 1, Assignment: 26, Done: []cluster.Span{{From: 5, To: 7}, {From: 9, To: 10}}, Counts: []cluster.Count{{Offset: 8, Deliveries: 2}}},
+			{Group: g, Leader: 1, Intents: []cluster.Intent{{Offset: 7, Deliveries: 5, Reason: "often"}, {Offset: 12, Sequence: 1}}},
+			{Group: g, Leader: 1, Published: []ident.Offset{7}, Start: 2},
+			{Group: h, Leader: 1, Member: "s", Epoch: 28, Done: []cluster.Span{{From: 1, To: 4}}},
+			{Group: h, Leader: 1, Reset: 1, Member: "s", Epoch: 28, Done: []cluster.Span{{From: 7, To: 8}}},
+		}}},
+		{MemberJoin: &cluster.MemberJoin{Group: g, Member: "m", Node: one}},
+		{Release: &cluster.Release{Of: []cluster.ReleaseOf{{Group: g, Epoch: 30, Drained: true}}}},
+		{MemberLapse: &cluster.MemberLapse{Lives: []cluster.MemberLife{{Group: g, Member: "m", Epoch: 30}, {Group: h, Member: "s", Epoch: 1}}}},
+		{MemberLeave: &cluster.MemberLeave{MemberLife: cluster.MemberLife{Group: g, Member: "l", Epoch: 27}}},
+		{GroupAlter: &cluster.GroupAlter{Group: g, Patch: cluster.GroupPatch{Backoff: new(time.Duration(0))}}},
+		{GroupReset: &cluster.GroupReset{Group: g, Starts: []cluster.Position{{Offset: 11}}}},
+		{GroupRegister: &cluster.GroupRegister{ID: ident.GroupID{8}, Topic: z, Name: "i", Starts: []cluster.Position{{}}}},
+		{GroupDelete: &cluster.GroupDelete{Group: ident.GroupID{8}}},
+		{MemberJoin: &cluster.MemberJoin{Group: g, Member: "m", Node: one}},
 	} {
 		all = append(all, &state.Command{Change: c})
 	}
@@ -87,7 +111,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
 		if sum {
-			b = with(2, b)
+			b = with(3, b)
 		}
 		one, _ := sample(t)
 		two, _ := sample(t)
@@ -117,8 +141,8 @@ func FuzzRestore(f *testing.F) {
 	f.Add(whole, false)
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
 		if sum {
-			head := binary.BigEndian.AppendUint64([]byte("TWST\x02"), uint64(len(b)))
-			b = append(append(head, with(2, b)[1:5]...), b...)
+			head := binary.BigEndian.AppendUint64([]byte("TWST\x03"), uint64(len(b)))
+			b = append(append(head, with(3, b)[1:5]...), b...)
 		}
 		m, err := state.Restore(b)
 		if err != nil {
@@ -178,9 +202,10 @@ func TestNothingIsEncodedThatWouldNotBeDecoded(t *testing.T) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	for _, b := range [][]byte{
-		with(3, []byte(`{"Delete":{"Name":"x"}}`)),
-		with(2, []byte(`{"Delete":{"Name":"x"},"Later":1}`)),
-		with(2, []byte(`{"Delete":{"Name":"x"},"Found":{}}`)),
+		with(4, []byte(`{"Delete":{"Name":"x"}}`)),
+		with(0, []byte(`{"Delete":{"Name":"x"}}`)),
+		with(3, []byte(`{"Delete":{"Name":"x"},"Later":1}`)),
+		with(3, []byte(`{"Delete":{"Name":"x"},"Found":{}}`)),
 		with(2, []byte(`{"Delete":{"Name":"x"},"Expire":{}}`)),
 		with(1, []byte(`{}`)),
 		with(1, []byte(`{"Delete":{"Name":"x"}} {}`)),

@@ -28,9 +28,15 @@ type Machine struct {
 	deleted []deletedTopic
 	answers answers
 
-	// Derived from the topics.
-	partitions int
-	loads      map[ident.NodeID]placement.Load
+	groups   map[ident.GroupID]*group
+	captures uint64 // taken so far
+
+	// Derived from the topics, and from the groups.
+	partitions      int
+	loads           map[ident.NodeID]placement.Load
+	members         int
+	groupPartitions int
+	weight          int // of all progress, in bytes, about
 }
 
 type deletedTopic struct {
@@ -38,7 +44,7 @@ type deletedTopic struct {
 	Index uint64
 }
 
-type shared struct{ topics, nodes, deleted bool }
+type shared struct{ topics, nodes, deleted, groups bool }
 
 // New is the state before the first command.
 func New() *Machine {
@@ -48,15 +54,17 @@ func New() *Machine {
 			ByID:    map[ident.TopicID]*cluster.Topic{},
 			Nodes:   map[ident.NodeID]*cluster.Node{},
 			Deleted: map[ident.TopicID]uint64{},
+			Groups:  map[ident.TopicID]*cluster.GroupTable{},
 		},
 		answers: newAnswers(nil),
+		groups:  map[ident.GroupID]*group{},
 		loads:   map[ident.NodeID]placement.Load{},
 	}
 }
 
 // Snapshot publishes the state as it is now. It never changes afterwards.
 func (m *Machine) Snapshot() *cluster.Snapshot {
-	m.shared = shared{true, true, true}
+	m.shared = shared{true, true, true, true}
 	s := m.view
 	return &s
 }
@@ -79,6 +87,9 @@ func (m *Machine) Apply(index uint64, command []byte) (cluster.Answer, error) {
 	}
 	a := m.change(c)
 	a.Index = index
+	if c.Commit != nil {
+		return a, nil
+	}
 	m.answers.add(remember(c.Request, &a))
 	return a, nil
 }
@@ -114,15 +125,45 @@ func (m *Machine) change(c *Command) cluster.Answer {
 		return m.create(c.Create)
 	case c.Alter != nil:
 		return m.alter(c.Alter)
-	default: // Decode lets exactly one through
+	case c.Delete != nil:
 		return m.delete(c.Delete.Name)
+	default:
+		return m.changeGroups(c)
+	}
+}
+
+func (m *Machine) changeGroups(c *Command) cluster.Answer {
+	switch {
+	case c.GroupRegister != nil:
+		return m.groupRegister(c.GroupRegister)
+	case c.GroupAlter != nil:
+		return m.groupAlter(c.GroupAlter)
+	case c.GroupDelete != nil:
+		return m.groupDelete(c.GroupDelete)
+	case c.GroupReset != nil:
+		return m.groupReset(c.GroupReset)
+	case c.MemberJoin != nil:
+		return m.memberJoin(c.MemberJoin)
+	case c.MemberLeave != nil:
+		return m.memberLeave(c.MemberLeave)
+	case c.MemberLapse != nil:
+		return m.memberLapse(c.MemberLapse)
+	case c.Release != nil:
+		return m.release(c.Release)
+	default: // Decode lets exactly one through
+		return m.commit(c.Commit)
 	}
 }
 
 func (m *Machine) again(r remembered) cluster.Answer {
-	a := cluster.Answer{Index: r.Index, Created: r.Created, Epoch: r.Epoch, Taken: r.taken(), Refusal: r.Refusal}
+	a := cluster.Answer{Index: r.Index, Created: r.Created, Epoch: r.Epoch, Taken: r.taken(), Refusal: r.Refusal, Member: r.Member}
 	if r.Topic != nil {
 		a.Topic = m.view.ByID[*r.Topic]
+	}
+	if r.Group != nil {
+		if g := m.groups[*r.Group]; g != nil {
+			a.Group = g.shown
+		}
 	}
 	return a
 }
@@ -153,6 +194,7 @@ func (m *Machine) put(t *cluster.Topic) {
 }
 
 func (m *Machine) remove(t *cluster.Topic) {
+	m.forgetGroupsOf(t.ID)
 	m.ownTopics()
 	m.count(t, -1)
 	delete(m.view.Topics, t.Name)

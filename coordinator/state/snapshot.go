@@ -16,9 +16,9 @@ import (
 	"tidewire/internal/ident"
 )
 
-// snapshotVersion is the format of a snapshot's bytes. Format 1 is the same with
+// snapshotVersion is the format of a snapshot's bytes. Formats 1 and 2 are the same with
 // fewer fields.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 const snapshotMagic = "TWST"
 
@@ -32,6 +32,13 @@ type image struct {
 	Topics       []*cluster.Topic // by name
 	Deleted      []deletedTopic   // oldest first
 	Answers      []remembered     // oldest first
+	Groups       []groupImage     `json:",omitempty"` // by id
+}
+
+// groupImage is a group with what it has done.
+type groupImage struct {
+	Group    *cluster.Group
+	Progress []cluster.Progress // by partition
 }
 
 // Capture is the state at one index, apart from the machine it was taken from:
@@ -41,12 +48,19 @@ type Capture struct {
 	now     int64
 	deleted []deletedTopic
 	answers []remembered
+	groups  []groupImage // in any order
 }
 
 // Capture takes the state as it is now. It copies little: the bulk is shared
-// and immutable.
+// and immutable, and what a group has done is copied when it does more.
 func (m *Machine) Capture() *Capture {
+	m.captures++
+	groups := make([]groupImage, 0, len(m.groups))
+	for _, g := range m.groups {
+		groups = append(groups, groupImage{g.shown, g.progress})
+	}
 	return &Capture{
+		groups:  groups,
 		view:    m.Snapshot(),
 		now:     m.now,
 		deleted: slices.Clip(m.deleted), // only ever appended to, and cut at the front
@@ -96,6 +110,8 @@ func (c *Capture) image() *image {
 	for _, id := range ids {
 		i.Nodes = append(i.Nodes, c.view.Nodes[id])
 	}
+	slices.SortFunc(c.groups, func(a, b groupImage) int { return bytes.Compare(a.Group.ID[:], b.Group.ID[:]) })
+	i.Groups = c.groups
 	return i
 }
 
@@ -115,7 +131,7 @@ func Restore(b []byte) (*Machine, error) {
 	if got, want := checksum(version, body), binary.BigEndian.Uint32(b[13:]); got != want {
 		return nil, fmt.Errorf("the snapshot's checksum is %08x, not %08x: its bytes have changed", got, want)
 	}
-	if version != snapshotVersion && version != formatLone {
+	if version < formatLone || version > snapshotVersion {
 		return nil, fmt.Errorf("snapshot format %d is not known to this version of tidewire, which knows up to %d", version, snapshotVersion)
 	}
 	var i image
@@ -148,6 +164,7 @@ func (i *image) machine() *Machine {
 	for _, t := range i.Topics {
 		m.put(t)
 	}
+	m.restoreGroups(i.Groups)
 	return m
 }
 
@@ -183,7 +200,7 @@ func (i *image) check() error {
 			return fmt.Errorf("topic %q: %w", clip(t.Name), err)
 		}
 	}
-	return nil
+	return i.checkGroups()
 }
 
 func checkTopic(t *cluster.Topic) error {

@@ -1,0 +1,82 @@
+package state
+
+import (
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// commit keeps what members have done. Its parts stand apart: one that rests on what is
+// over is left out, and harms no other.
+//
+// It is not among the answers that are remembered. Whoever says it twice finds it kept:
+// the union of what is done with itself is the same, and every other word of it counts
+// once by itself.
+func (m *Machine) commit(c *cluster.Commit) cluster.Answer {
+	if n := m.view.Nodes[c.Leader.Node]; n == nil || n.BrokerEpoch != c.Leader.Epoch || !n.Serves() {
+		return cluster.Answer{Refusal: fenced(c.Leader)}
+	}
+	taken := make([]bool, len(c.Of))
+	for i := range c.Of {
+		taken[i] = m.commitOf(c.Leader.Node, &c.Of[i])
+	}
+	return cluster.Answer{Taken: taken}
+}
+
+func (m *Machine) commitOf(leader ident.NodeID, c *cluster.CommitOf) bool {
+	g := m.groups[c.Group]
+	if g == nil || g.shown.Reset != c.Reset || !mayAcknowledge(g.shown, c) || !fits(c) {
+		return false
+	}
+	p, ok := m.view.ByID[g.shown.Topic].Partition(c.Partition)
+	if !ok || p.Leader != leader || p.LeaderEpoch != c.Leader {
+		return false
+	}
+	was := g.find(c.Partition)
+	if was == nil {
+		return false
+	}
+	now, ok := merge(*was, c)
+	if !ok {
+		return false
+	}
+	m.ownProgress(g)
+	m.weigh(g, g.find(c.Partition), now)
+	return true
+}
+
+// mayAcknowledge says whether the epochs of a part are those of whom it speaks for. What
+// is done is somebody's word; the rest is the leader's.
+func mayAcknowledge(g *cluster.Group, c *cluster.CommitOf) bool {
+	if c.Assignment != 0 {
+		if o := g.Owner(c.Partition); o == nil || o.Member == "" || o.Epoch != c.Assignment {
+			return false
+		}
+	}
+	if c.Member != "" || c.Epoch != 0 {
+		if !lives(g, &cluster.MemberLife{Member: c.Member, Epoch: c.Epoch}) {
+			return false
+		}
+	}
+	if len(c.Done) == 0 {
+		return true
+	}
+	if g.Settings.Mode == cluster.Exclusive {
+		return c.Assignment != 0
+	}
+	return c.Member != ""
+}
+
+// Progress tells how far groups have come on a partition. Nothing of it ever changes.
+func (m *Machine) Progress(of ident.Partition, groups []ident.GroupID) []cluster.GroupProgress {
+	var all []cluster.GroupProgress
+	for _, id := range groups {
+		g := m.groups[id]
+		if g == nil || g.shown.Topic != of.Topic {
+			continue
+		}
+		if p := g.find(of.Index); p != nil {
+			all = append(all, cluster.GroupProgress{Group: id, Reset: g.shown.Reset, Progress: *p})
+		}
+	}
+	return all
+}

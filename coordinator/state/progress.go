@@ -1,0 +1,160 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// maxOutcomes is how many spans of dead, and of skipped, records are remembered of a
+// group on a partition; what became of the oldest ones is forgotten first.
+const maxOutcomes = 1_024
+
+// What the parts of a progress take of memory, about.
+const (
+	progressBytes = 200
+	spanBytes     = 16
+	countBytes    = 16
+	intentBytes   = 80
+)
+
+// began is the progress of a group that starts at an offset.
+func began(p cluster.Position) cluster.Progress {
+	out := cluster.Progress{Partition: p.Partition, Start: p.Offset, Floor: p.Offset}
+	if p.Offset > 0 {
+		out.Skipped = []cluster.Span{{From: 0, To: p.Offset}}
+	}
+	return out
+}
+
+// moved is the progress after a reset to an offset: everything from there on is yet to
+// be done, whatever became of it before, and what was left between is skipped. Intents
+// stay: each has used up a number of its sequence, so it is carried out.
+func moved(p cluster.Progress, to ident.Offset) cluster.Progress {
+	p.Dead, p.Skipped, p.Expired = below(p.Dead, to), below(p.Skipped, to), below(p.Expired, to)
+	if to > p.Floor {
+		passed := less([]cluster.Span{{From: p.Floor, To: to}}, union(p.Done, p.Dead, p.Expired, dying(p.Intents)))
+		p.Skipped = bounded(union(p.Skipped, passed))
+	}
+	p.Start, p.Floor = to, to
+	p.Done, p.Counts = nil, nil
+	return p
+}
+
+func dying(intents []cluster.Intent) (all []cluster.Span) {
+	for _, i := range intents {
+		all = append(all, single(i.Offset))
+	}
+	return union(all)
+}
+
+// bounded forgets the oldest.
+func bounded(set []cluster.Span) []cluster.Span {
+	if over := len(set) - maxOutcomes; over > 0 {
+		return slices.Clone(set[over:])
+	}
+	return set
+}
+
+// fits says that what a part of a commit says can be, whatever is known.
+func fits(c *cluster.CommitOf) bool {
+	if !sound(c.Done) || c.Start < 0 || c.Start > maxOffset {
+		return false
+	}
+	out := func(o ident.Offset) bool { return o < 0 || o >= maxOffset }
+	return !slices.ContainsFunc(c.Counts, func(k cluster.Count) bool { return out(k.Offset) || k.Deliveries < 0 }) &&
+		!slices.ContainsFunc(c.Intents, func(i cluster.Intent) bool { return out(i.Offset) || i.Sequence < 0 || i.Deliveries < 0 }) &&
+		!slices.ContainsFunc(c.Published, out)
+}
+
+// maxHeld bounds each list of what is unfinished. A leader stops reading at half as much.
+const maxHeld = 2 * cluster.MaxUnfinished
+
+// merge unites what is known with what a part of a commit says; said twice, it changes
+// nothing more. It refuses where that would leave a gap in the sequence of intents, or
+// more unfinished than there may be.
+func merge(p cluster.Progress, c *cluster.CommitOf) (cluster.Progress, bool) {
+	var ok bool
+	if p.Intents, p.Sequence, ok = intend(p.Intents, p.Sequence, c.Intents); !ok {
+		return p, false
+	}
+	var dead []cluster.Span
+	for _, o := range c.Published {
+		if i := slices.IndexFunc(p.Intents, func(i cluster.Intent) bool { return i.Offset == o }); i >= 0 {
+			p.Intents = slices.Concat(p.Intents[:i], p.Intents[i+1:])
+			dead = append(dead, single(o))
+		}
+	}
+	if len(dead) > 0 {
+		dead = union(dead)
+		p.Dead = union(p.Dead, dead)
+		p.Skipped, p.Expired = less(p.Skipped, dead), less(p.Expired, dead)
+	}
+	// What is dead, or on its way there, is not done as well, whoever says so late.
+	p.Done = less(less(union(p.Done, from(union(c.Done), p.Floor)), p.Dead), dying(p.Intents))
+	p.Floor = max(p.Floor, c.Start)
+	for _, s := range union(p.Done, from(p.Dead, p.Floor)) {
+		if s.From > p.Floor {
+			break
+		}
+		p.Floor = max(p.Floor, s.To)
+	}
+	p.Done = from(p.Done, p.Floor)
+	p.Counts = counts(&p, c.Counts)
+	if c.Start > 0 {
+		p.Dead, p.Skipped, p.Expired = from(p.Dead, c.Start), from(p.Skipped, c.Start), from(p.Expired, c.Start)
+	}
+	p.Dead = bounded(p.Dead)
+	return p, len(p.Done) <= maxHeld && len(p.Counts) <= maxHeld && len(p.Intents) <= maxHeld
+}
+
+// intend adds the intents that are not known yet.
+func intend(known []cluster.Intent, sequence int64, more []cluster.Intent) ([]cluster.Intent, int64, bool) {
+	for _, i := range more {
+		if i.Sequence < sequence {
+			continue
+		}
+		if i.Sequence > sequence {
+			return nil, 0, false
+		}
+		if len(i.Reason) > cluster.MaxReasonBytes {
+			i.Reason = strings.ToValidUTF8(i.Reason[:cluster.MaxReasonBytes], "")
+		}
+		known = append(slices.Clip(known), i)
+		sequence++
+	}
+	return known, sequence, true
+}
+
+// counts are those that are known and those that are told, of records that are neither
+// done nor on their way to be dead. None falls.
+func counts(p *cluster.Progress, told []cluster.Count) []cluster.Count {
+	ended := union(p.Done, p.Dead, dying(p.Intents))
+	over := func(c cluster.Count) bool {
+		return c.Offset < p.Floor || c.Deliveries < 2 || holds(ended, c.Offset)
+	}
+	if len(told) == 0 && !slices.ContainsFunc(p.Counts, over) {
+		return p.Counts
+	}
+	all := slices.DeleteFunc(slices.Concat(p.Counts, told), over)
+	slices.SortFunc(all, func(a, b cluster.Count) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(b.Deliveries, a.Deliveries))
+	})
+	all = slices.CompactFunc(all, func(a, b cluster.Count) bool { return a.Offset == b.Offset })
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.Clip(all)
+}
+
+// weight is about how much memory a progress takes.
+func weight(p *cluster.Progress) int {
+	n := progressBytes + spanBytes*(len(p.Done)+len(p.Dead)+len(p.Skipped)+len(p.Expired)) + countBytes*len(p.Counts)
+	for i := range p.Intents {
+		n += intentBytes + len(p.Intents[i].Reason)
+	}
+	return n
+}
