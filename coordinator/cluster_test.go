@@ -79,6 +79,22 @@ func (l link) Join(ctx context.Context, to ident.NodeID, j cluster.Join) (cluste
 	return n.ServeJoin(ctx, j)
 }
 
+func (l link) Touch(ctx context.Context, to ident.NodeID, signs []cluster.SignOfLife) (cluster.Lost, error) {
+	n, err := l.to(to)
+	if err != nil {
+		return cluster.Lost{}, err
+	}
+	return n.ServeTouch(ctx, signs)
+}
+
+func (l link) Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+	n, err := l.to(to)
+	if err != nil {
+		return nil, err
+	}
+	return n.ServeProgress(ctx, of)
+}
+
 func (l link) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)

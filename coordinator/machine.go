@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"tidewire/coordinator/state"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/feed"
 	"tidewire/internal/sleep"
 )
@@ -16,7 +18,9 @@ import (
 //
 // A snapshot costs a copy of what changes after it, so that a replay, or a member
 // that catches up, must not publish each entry: what comes within settle of the
-// last one is published together. Whoever has an answer in hand publishes first.
+// last one is published together. Whoever has an answer in hand publishes first. What
+// groups have done is in no snapshot: commits of it are published for their index alone,
+// now and then.
 type machine struct {
 	mu    sync.Mutex // raft applies and captures in one goroutine; others publish
 	state *state.Machine
@@ -24,13 +28,19 @@ type machine struct {
 	feed  *feed.Feed
 	last  time.Time     // of the latest publication
 	stale chan struct{} // holds a token while something is to be published
+	quiet chan struct{} // likewise where it is an index alone
+	moved chan struct{} // closed with the next entry; nil: nobody waits
 }
 
-// settle is how long a change may wait for others to be published with it.
-const settle = 5 * time.Millisecond
+const (
+	// settle is how long a change may wait for others to be published with it.
+	settle = 5 * time.Millisecond
+	// indexEvery is how long the index may wait, where nothing else has changed.
+	indexEvery = 500 * time.Millisecond
+)
 
 func newMachine(f *feed.Feed) *machine {
-	return &machine{state: state.New(), feed: f, stale: make(chan struct{}, 1)}
+	return &machine{state: state.New(), feed: f, stale: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
 }
 
 func (m *machine) Apply(index uint64, command []byte) (any, error) {
@@ -42,6 +52,33 @@ func (m *machine) Apply(index uint64, command []byte) (any, error) {
 	}
 	m.changedLocked()
 	return a, nil
+}
+
+// progress tells how far groups have come, from the state at an index or a later one.
+func (m *machine) progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+	for {
+		got, index, moved := m.progressNow(of)
+		if index >= of.After {
+			return got, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, fault.New(fault.CoordinatorUnavailable, "this coordinator is at index %d and has not come to %d: %w", index, of.After, context.Cause(ctx)).After(time.Second)
+		}
+	}
+}
+
+func (m *machine) progressNow(of cluster.ProgressOf) (got []cluster.GroupProgress, index uint64, moved <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if index = m.state.Index(); index >= of.After {
+		return m.state.Progress(of.Partition, of.Groups), index, nil
+	}
+	if m.moved == nil {
+		m.moved = make(chan struct{})
+	}
+	return nil, index, m.moved
 }
 
 func (m *machine) Capture() io.WriterTo {
@@ -63,15 +100,24 @@ func (m *machine) Restore(snapshot []byte) error {
 }
 
 func (m *machine) changedLocked() {
-	if !m.live {
-		return
+	if m.moved != nil {
+		close(m.moved)
+		m.moved = nil
 	}
-	if time.Since(m.last) >= settle {
+	switch {
+	case !m.live:
+	case m.state.Shown() < m.state.Index():
+		token(m.quiet)
+	case time.Since(m.last) >= settle:
 		m.publishLocked()
-		return
+	default:
+		token(m.stale)
 	}
+}
+
+func token(c chan<- struct{}) {
 	select {
-	case m.stale <- struct{}{}:
+	case c <- struct{}{}:
 	default: // one is enough
 	}
 }
@@ -94,14 +140,31 @@ func (m *machine) publish() {
 // run publishes what waited, until ctx ends.
 func (m *machine) run(ctx context.Context) error {
 	for {
+		waited := false
 		select {
 		case <-m.stale:
+			waited = sleep.For(ctx, settle)
+		case <-m.quiet:
+			waited = m.rest(ctx)
 		case <-ctx.Done():
-			return nil
 		}
-		if !sleep.For(ctx, settle) {
+		if !waited {
 			return nil
 		}
 		m.publish()
+	}
+}
+
+// rest waits until an index alone is due, or something else is.
+func (m *machine) rest(ctx context.Context) bool {
+	t := time.NewTimer(indexEvery)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-m.stale:
+		return sleep.For(ctx, settle)
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -14,6 +14,7 @@ type metrics struct {
 	apply    *prometheus.HistogramVec
 	commands *prometheus.CounterVec
 	led      prometheus.Counter
+	lapses   prometheus.Counter
 	gauges   []prometheus.Collector
 }
 
@@ -36,8 +37,25 @@ func newMetrics(c *Coordinator) *metrics {
 		Name: "coordinator_leaderships_total",
 		Help: "How often this node came to lead the coordinators: over all nodes, how often the leader changed.",
 	})
+	m.lapses = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coordinator_sessions_ended_total",
+		Help: "Sessions of group members that this node, leading, saw end because nothing was heard of them.",
+	})
 	m.gauges = []prometheus.Collector{
-		m.led,
+		m.led, m.lapses,
+		gauge("coordinator_members", "Members of groups whose sessions this coordinator watches; 0 where it does not lead.", func() float64 {
+			if r := c.rules.Load(); r != nil {
+				return float64(r.members.Load())
+			}
+			return 0
+		}),
+		gauge("coordinator_groups", "Consumer groups of all topics.", func() float64 {
+			n := 0
+			for _, t := range c.feed.Snapshot().Groups {
+				n += t.Len()
+			}
+			return float64(n)
+		}),
 		gauge("coordinator_voters", "Coordinators that have a vote, as this one knows.", func() float64 { return float64(len(c.Status().Voters)) }),
 		gauge("coordinator_suspects", "Nodes whose lives this coordinator doubts; 0 where it does not lead.", func() float64 { return float64(len(c.Status().Suspects)) }),
 		gauge("coordinator_raft_index", "Raft index of the published state.", func() float64 { return float64(c.feed.Snapshot().Index) }),

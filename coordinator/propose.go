@@ -23,7 +23,8 @@ const tryLimit = time.Second
 // Propose makes a change and gives its answer; a refusal is an error. It goes to the
 // leading coordinator, wherever that is. While there is none, or nobody knows what
 // became of the change, it is tried again under the same request id, until ctx or
-// proposeLimit ends. When it returns the feed has reached the change.
+// proposeLimit ends. When it returns the feed has reached the change, but for a Commit,
+// which is not on it.
 func (c *Coordinator) Propose(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
 	return c.commit(ctx, &state.Command{Change: change})
 }
@@ -76,8 +77,8 @@ func (c *Coordinator) try(ctx context.Context, cmd *state.Command, b []byte) (cl
 	tried, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	answer, err := c.cfg.Peers.Propose(tried, leader, cluster.RequestID(cmd.Request), cmd.Change)
-	if err != nil {
-		return cluster.Answer{}, err
+	if err != nil || !cmd.OnFeed() {
+		return answer, err
 	}
 	// Whoever has the answer finds the change in the feed; a feed that lags for
 	// longer than the caller waits makes the answer no less true.
@@ -90,10 +91,13 @@ var errStops = errors.New("this coordinator is stopping")
 // apply makes one try here. What control.Judge makes of its error is what became of
 // the change.
 func (c *Coordinator) apply(ctx context.Context, cmd *state.Command, b []byte) (cluster.Answer, error) {
-	urgent := cmd.Create == nil && cmd.Alter == nil // all others keep the cluster going, or free space
+	// All others keep the cluster going, or free space.
+	urgent := cmd.Create == nil && cmd.Alter == nil && cmd.GroupRegister == nil && cmd.GroupAlter == nil
 	got, err := c.node.Apply(ctx, consensus.Command{Bytes: b, UseReserve: urgent})
 	if err == nil {
-		c.machine.publish()
+		if cmd.OnFeed() {
+			c.machine.publish()
+		}
 		return got.(cluster.Answer), nil // the machine's Apply gives nothing else
 	}
 	e, ok := errors.AsType[*consensus.ApplyError](err)

@@ -10,6 +10,7 @@ import (
 
 	"tidewire/coordinator/balance"
 	"tidewire/coordinator/liveness"
+	"tidewire/coordinator/session"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -22,23 +23,30 @@ type rule struct {
 	of      *Coordinator
 	lives   *liveness.Machine // nil: nobody can be probed, and every life that was activated lives on
 	planner *balance.Planner  // nil: likewise, nothing is planned
+	// sessions of groups' members; nil until the rule runs.
+	sessions *session.Machine
 
 	done     chan struct{} // closed when the rule is over
 	renewals chan *renewal // waiting for a proof
 	proven   chan []*renewal
 	doubts   chan cluster.Suspicion
 	probed   chan probed
+	touches  chan *touch
 	changes  chan []cluster.Change // to be made, one after the other
 	expiries chan []cluster.Life   // likewise, before them
-	proofs   chan struct{}         // a proof for lives is wanted
-	proved   chan bool             // and came, or did not
-	idle     chan struct{}         // holds a token when changes were made
-	expired  chan struct{}         // likewise for expiries
+	lapses   chan []cluster.MemberLife
+	proofs   chan struct{} // a proof for lives is wanted
+	proved   chan bool     // and came, or did not
+	idle     chan struct{} // holds a token when changes were made
+	expired  chan struct{} // likewise for expiries
+	lapsed   chan struct{} // likewise for lapses
+	members  atomic.Int64  // that the sessions know
 	doubted  atomic.Pointer[[]ident.NodeID]
 
 	changing  bool
 	proving   bool
 	expiring  bool
+	lapsing   bool
 	dying     []cluster.Life // to be declared over next
 	planned   time.Time
 	plannedAt uint64 // the index of what it was made on
@@ -57,7 +65,8 @@ const (
 	probeLimit = 500 * time.Millisecond
 	// proofLimit bounds a proof: a leader that cannot give one in time steps down.
 	proofLimit = time.Second
-	// maxWaiting bounds renewals, and doubts, that wait to be looked at.
+	// maxWaiting bounds renewals, doubts and calls with signs of life that wait to be
+	// looked at.
 	maxWaiting = 1024
 )
 
@@ -77,6 +86,7 @@ func newRule(c *Coordinator) *rule {
 		renewals: make(chan *renewal, maxWaiting), proven: make(chan []*renewal), doubts: make(chan cluster.Suspicion, maxWaiting),
 		probed: make(chan probed), changes: make(chan []cluster.Change, 1), expiries: make(chan []cluster.Life, 1),
 		proofs: make(chan struct{}, 1), proved: make(chan bool, 1), idle: make(chan struct{}, 1), expired: make(chan struct{}, 1),
+		touches: make(chan *touch, maxWaiting), lapses: make(chan []cluster.MemberLife, 1), lapsed: make(chan struct{}, 1),
 	}
 	if c.cfg.Probe != nil {
 		r.lives = liveness.New(liveness.Config{Lease: c.cfg.Lease, ProbeWait: probeLimit, Every: tickEvery})
@@ -92,9 +102,11 @@ func (r *rule) run(ctx context.Context) {
 	defer close(r.done)
 	work.Go(func() { r.prove(ctx) })
 	work.Go(func() { r.expire(ctx) })
+	work.Go(func() { r.lapse(ctx) })
 	work.Go(func() { r.change(ctx) })
 	work.Go(func() { r.confirm(ctx) })
 	work.Go(func() { r.tidy(ctx) })
+	r.sessions = session.New(session.Config{Every: 2 * tickEvery}, time.Now(), r.of.feed.Snapshot())
 	if r.lives != nil {
 		r.lives.Led(time.Now(), r.of.feed.Snapshot())
 		r.look(ctx, &work)
@@ -107,6 +119,9 @@ func (r *rule) run(ctx context.Context) {
 			return
 		case batch := <-r.proven:
 			r.grant(batch)
+			continue
+		case t := <-r.touches:
+			r.touched(t)
 			continue
 		case s := <-r.doubts:
 			if r.lives != nil {
@@ -125,19 +140,23 @@ func (r *rule) run(ctx context.Context) {
 			continue
 		case <-r.expired:
 			r.expiring = false
+		case <-r.lapsed:
+			r.lapsing = false
 		case <-tick.C:
 		}
 		r.look(ctx, &work)
 	}
 }
 
-// look lets the machines decide. Renewals that are proven count before anything is
-// judged by its silence.
+// look lets the machines decide. Renewals that are proven, and signs of life, count
+// before anything is judged by its silence.
 func (r *rule) look(ctx context.Context, work *sync.WaitGroup) {
 	for more := true; more; {
 		select {
 		case batch := <-r.proven:
 			r.grant(batch)
+		case t := <-r.touches:
+			r.touched(t)
 		default:
 			more = false
 		}
@@ -146,6 +165,7 @@ func (r *rule) look(ctx context.Context, work *sync.WaitGroup) {
 	if r.lives != nil {
 		r.judge(ctx, work, r.lives.Tick(now, s), s)
 	}
+	r.endSessions(now, s)
 	every := planEvery
 	if s.Index == r.plannedAt {
 		every = planIdle

@@ -22,7 +22,8 @@ const (
 
 // Machine holds the state and applies commands to it. One goroutine owns it.
 type Machine struct {
-	now     int64 // ms since 1970: the latest time any command carried
+	now     int64  // ms since 1970: the latest time any command carried
+	shown   uint64 // the latest entry that may have changed what a snapshot shows
 	view    cluster.Snapshot
 	shared  shared // which maps of view a published snapshot holds too
 	deleted []deletedTopic
@@ -69,6 +70,9 @@ func (m *Machine) Snapshot() *cluster.Snapshot {
 	return &s
 }
 
+// Shown is the latest entry that may have changed anything of a Snapshot but its index.
+func (m *Machine) Shown() uint64 { return m.shown }
+
 // Apply applies one entry of the Raft log. It never panics: an error says that
 // the entry cannot be applied by this program and that nothing was changed.
 func (m *Machine) Apply(index uint64, command []byte) (cluster.Answer, error) {
@@ -87,9 +91,10 @@ func (m *Machine) Apply(index uint64, command []byte) (cluster.Answer, error) {
 	}
 	a := m.change(c)
 	a.Index = index
-	if c.Commit != nil {
+	if c.Commit != nil { // it changes progress alone
 		return a, nil
 	}
+	m.shown = index
 	m.answers.add(remember(c.Request, &a))
 	return a, nil
 }

@@ -151,7 +151,7 @@ func (i *image) machine() *Machine {
 	m := New()
 	m.now = i.Now
 	m.view.Cluster = i.Cluster
-	m.view.Index = i.Index
+	m.view.Index, m.shown = i.Index, i.Index
 	m.view.DeletedFloor = i.DeletedFloor
 	m.deleted = i.Deleted
 	m.answers = newAnswers(i.Answers)

@@ -51,6 +51,10 @@ func (c *Change) Kind() string {
 	return "none"
 }
 
+// OnFeed says whether what the change does is on the change feed: whoever has its answer
+// finds it there. What groups have done is not.
+func (c *Change) OnFeed() bool { return c.Commit == nil }
+
 // Count says how many changes it is: one, if it is well formed.
 func (c *Change) Count() int {
 	n := 0

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,7 +14,7 @@ import (
 
 // Propose makes a change and gives its answer; a refusal is an error. It tries under
 // one request id until ctx or proposeLimit ends. When it returns the feed has reached
-// the change.
+// the change, but for a Commit, which is not on it.
 func (r *Remote) Propose(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
@@ -28,6 +29,9 @@ func (r *Remote) Propose(ctx context.Context, change cluster.Change) (cluster.An
 		if err == nil {
 			if answer.Refusal != nil {
 				return cluster.Answer{}, answer.Refusal.Fault()
+			}
+			if !change.OnFeed() {
+				return answer, nil
 			}
 			// A feed that lags for longer than the caller waits makes the answer no
 			// less true.
@@ -59,6 +63,53 @@ func (r *Remote) Renew(ctx context.Context, renewal cluster.Renewal) (lease clus
 // Report tells the leading coordinator that a node may be dead.
 func (r *Remote) Report(ctx context.Context, s cluster.Suspicion) error {
 	return r.call(ctx, tryLimit, func(ctx context.Context, to ident.NodeID) error { return r.cfg.Client.Report(ctx, to, s) })
+}
+
+// Touch tells the leading coordinator of signs of life of groups' members, in as many
+// calls as they need. What it answers is of all of them.
+func (r *Remote) Touch(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error) {
+	return InParts(ctx, signs, func(ctx context.Context, part []cluster.SignOfLife) (lost cluster.Lost, err error) {
+		err = r.call(ctx, tryLimit, func(ctx context.Context, to ident.NodeID) (err error) {
+			lost, err = r.cfg.Client.Touch(ctx, to, part)
+			return err
+		})
+		return lost, err
+	})
+}
+
+// Progress tells how far groups have come on a partition, as of an index or later. It
+// asks until ctx or proposeLimit ends.
+func (r *Remote) Progress(ctx context.Context, of cluster.ProgressOf) (all []cluster.GroupProgress, err error) {
+	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
+	defer cancel()
+	pause := leastPause
+	for {
+		err = r.call(ctx, tryLimit, func(ctx context.Context, to ident.NodeID) (err error) {
+			all, err = r.cfg.Client.Progress(ctx, to, of)
+			return err
+		})
+		if err == nil || Judge(err) == Final || !sleep.For(ctx, pause) {
+			return all, err
+		}
+		pause = min(2*pause, mostPause/2)
+	}
+}
+
+// InParts tells signs of life, so many at once as one call takes.
+func InParts(ctx context.Context, signs []cluster.SignOfLife, touch func(context.Context, []cluster.SignOfLife) (cluster.Lost, error)) (cluster.Lost, error) {
+	var all cluster.Lost
+	at := 0
+	for part := range slices.Chunk(signs, cluster.MaxSigns) {
+		lost, err := touch(ctx, part)
+		if err != nil {
+			return cluster.Lost{}, err
+		}
+		for _, i := range lost.Lives {
+			all.Lives = append(all.Lives, at+i)
+		}
+		at += len(part)
+	}
+	return all, nil
 }
 
 // call asks the leading coordinator, and where one that does not lead points to

@@ -22,6 +22,8 @@ type Client interface {
 	Propose(ctx context.Context, to ident.NodeID, request cluster.RequestID, change cluster.Change) (cluster.Answer, error)
 	Renew(ctx context.Context, to ident.NodeID, r cluster.Renewal) (cluster.Lease, error)
 	Report(ctx context.Context, to ident.NodeID, s cluster.Suspicion) error
+	Touch(ctx context.Context, to ident.NodeID, signs []cluster.SignOfLife) (cluster.Lost, error)
+	Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 	// Watch calls each with every message of a coordinator's feed from an index on,
 	// until it fails or the stream ends; its error is never nil.
 	Watch(ctx context.Context, to ident.NodeID, from uint64, each func(cluster.Message) error) error

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -139,6 +140,34 @@ func (f *fleet) Renew(ctx context.Context, to ident.NodeID, r cluster.Renewal) (
 func (f *fleet) Report(ctx context.Context, to ident.NodeID, _ cluster.Suspicion) error {
 	_, err := f.reach(ctx, to)
 	return err
+}
+
+func (f *fleet) Touch(ctx context.Context, to ident.NodeID, signs []cluster.SignOfLife) (lost cluster.Lost, err error) {
+	if _, err := f.reach(ctx, to); err != nil {
+		return cluster.Lost{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(signs) > cluster.MaxSigns {
+		return cluster.Lost{}, fault.New(fault.Invalid, "too many")
+	}
+	for i, s := range signs {
+		if s.Member == "over" {
+			lost.Lives = append(lost.Lives, i)
+		}
+	}
+	return lost, f.notLeadingLocked(to)
+}
+
+func (f *fleet) Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+	n, err := f.reach(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := n.feed.Next(ctx, of.After-1); err != nil {
+		return nil, fault.New(fault.CoordinatorUnavailable, "not there yet")
+	}
+	return []cluster.GroupProgress{{Group: of.Groups[0], Reset: n.feed.Snapshot().Index}}, nil
 }
 
 func (f *fleet) Watch(ctx context.Context, to ident.NodeID, from uint64, each func(cluster.Message) error) error {
@@ -353,6 +382,74 @@ func TestARenewalGoesToTheLeader(t *testing.T) {
 		}
 		if err := r.Report(t.Context(), cluster.Suspicion{From: n1}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+func TestSignsOfLifeGoToTheLeaderHoweverMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet()
+		f.set(func() { f.leader = n2 })
+		r := control.New(control.Config{Client: f, Known: func() []ident.NodeID { return []ident.NodeID{n1, n2, n3} }})
+		signs := make([]cluster.SignOfLife, 2*cluster.MaxSigns+5)
+		want := []int{0, cluster.MaxSigns - 1, cluster.MaxSigns, 2*cluster.MaxSigns + 4}
+		for _, i := range want {
+			signs[i].Member = "over"
+		}
+		if lost, err := r.Touch(t.Context(), signs); err != nil || !slices.Equal(lost.Lives, want) {
+			t.Fatal(lost, err)
+		}
+		if lost, err := r.Touch(t.Context(), nil); err != nil || len(lost.Lives) != 0 {
+			t.Fatal(lost, err)
+		}
+		f.set(func() { f.leader = ident.NodeID{} })
+		if _, err := r.Touch(t.Context(), signs[:1]); !fault.Is(err, fault.CoordinatorUnavailable) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestProgressIsAskedForUntilACoordinatorHasComeToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet()
+		r, end := follow(t, f)
+		defer end()
+		if _, err := r.Next(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		of := cluster.ProgressOf{After: 7, Groups: []ident.GroupID{{4}}}
+		time.AfterFunc(3*time.Second, func() { f.set(func() { f.index = 8; f.publish(n1, n2, n3) }) })
+		began := time.Now()
+		got, err := r.Progress(t.Context(), of)
+		if err != nil || len(got) != 1 || got[0].Reset < 7 {
+			t.Fatal(got, err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
+			t.Fatalf("after %s", took)
+		}
+		f.kill(n1)
+		f.set(func() { f.leader = n2 })
+		if got, err = r.Progress(t.Context(), of); err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		of.After = 1000
+		if got, err = r.Progress(t.Context(), of); !fault.Is(err, fault.CoordinatorUnavailable) {
+			t.Fatal(got, err)
+		}
+	})
+}
+
+// A commit is in no snapshot: nobody waits for one.
+func TestACommitDoesNotWaitForTheFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet()
+		r := control.New(control.Config{Client: f, Known: func() []ident.NodeID { return []ident.NodeID{n1} }}) // it follows no feed
+		began := time.Now()
+		if _, err := r.Propose(t.Context(), cluster.Change{Commit: &cluster.Commit{}}); err != nil || time.Since(began) > 0 {
+			t.Fatalf("after %s: %v", time.Since(began), err)
+		}
+		if _, err := r.Propose(t.Context(), cluster.Change{Release: &cluster.Release{}}); err != nil || time.Since(began) < time.Second {
+			t.Fatalf("after %s: %v", time.Since(began), err)
 		}
 	})
 }

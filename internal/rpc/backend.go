@@ -20,6 +20,12 @@ type CoordinatorBackend interface {
 	// coordinator is cut off. It calls send from one goroutine at a time; send
 	// returns once the message is on its way, so a slow watcher slows it.
 	ServeWatch(ctx context.Context, from uint64, send func(cluster.Message) error) error
+	// ServeTouch takes up to cluster.MaxSigns signs of life.
+	ServeTouch(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error)
+	// ServeProgress answers for up to cluster.MaxProgress groups, from the state at the
+	// index that is asked for or a later one: it waits for that until ctx ends. Nothing of
+	// what it gives changes afterwards.
+	ServeProgress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 }
 
 // BrokerBackend is what a broker answers other nodes.

@@ -101,11 +101,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func bound(v any) int {
 	switch v.(type) {
-	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.TakeResponse, *tidewirepb.WatchResponse:
-		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be
-	case *tidewirepb.ConnectionsResponse, *tidewirepb.RecordStatusResponse:
-		return maxListBytes // the latter is as long as a topic may have groups
-	case *appendResponse, *tidewirepb.SettleResponse:
+	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.WatchResponse, *tidewirepb.ProgressResponse:
+		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be, and what groups have done likewise
+	case *tidewirepb.ConnectionsResponse:
+		return maxListBytes
+	case *appendResponse:
 		return maxMessageBytes // answers of as many records as a request can hold
 	}
 	return maxControlBytes

@@ -58,6 +58,24 @@ func (c Coordinators) Join(ctx context.Context, to ident.NodeID, j cluster.Join)
 	return r.Join(ctx, j)
 }
 
+// Touch is Peer.Touch.
+func (c Coordinators) Touch(ctx context.Context, to ident.NodeID, signs []cluster.SignOfLife) (cluster.Lost, error) {
+	r, err := c.node(to)
+	if err != nil {
+		return cluster.Lost{}, err
+	}
+	return r.Touch(ctx, signs)
+}
+
+// Progress is Peer.Progress.
+func (c Coordinators) Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+	r, err := c.node(to)
+	if err != nil {
+		return nil, err
+	}
+	return r.Progress(ctx, of)
+}
+
 // Watch is Peer.Watch.
 func (c Coordinators) Watch(ctx context.Context, to ident.NodeID, from uint64, each func(cluster.Message) error) error {
 	r, err := c.node(to)

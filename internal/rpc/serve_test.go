@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,6 +157,9 @@ type coordinator struct {
 	renewal cluster.Renewal
 	report  cluster.Suspicion
 	join    cluster.Join
+	signs   []cluster.SignOfLife
+	of      cluster.ProgressOf
+	done    []cluster.GroupProgress
 	caller  cluster.Life
 }
 
@@ -187,6 +191,16 @@ func (c *coordinator) ServeJoin(_ context.Context, j cluster.Join) (cluster.Join
 
 func (c *coordinator) ServeWatch(ctx context.Context, from uint64, send func(cluster.Message) error) error {
 	return c.watch(ctx, from, send)
+}
+
+func (c *coordinator) ServeTouch(_ context.Context, signs []cluster.SignOfLife) (cluster.Lost, error) {
+	c.signs = signs
+	return cluster.Lost{Lives: []int{1}}, c.err
+}
+
+func (c *coordinator) ServeProgress(_ context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+	c.of = of
+	return c.done, c.err
 }
 
 func TestCallsOfTheCoordinator(t *testing.T) {
@@ -234,16 +248,82 @@ func TestCallsOfTheCoordinator(t *testing.T) {
 	if _, err := by.Propose(t.Context(), nodeA, request, change); !fault.Is(err, fault.CoordinatorUnavailable) || fault.As(err).Fields[cluster.FieldKept] != "no" {
 		t.Errorf("a node that is not known: %v", err)
 	}
+	life1 := cluster.MemberLife{Group: ident.GroupID{5}, Member: "m~1", Epoch: 1 << 60}
+	signs := []cluster.SignOfLife{{MemberLife: life1, Ago: 70 * time.Millisecond}, {MemberLife: cluster.MemberLife{Group: ident.GroupID{6}, Member: "n"}}}
+	for _, touch := range []func() (cluster.Lost, error){
+		func() (cluster.Lost, error) { return r.Touch(t.Context(), signs) },
+		func() (cluster.Lost, error) { return by.Touch(t.Context(), nodeB, signs) },
+	} {
+		c.signs = nil
+		if lost, err := touch(); err != nil || !reflect.DeepEqual(lost, cluster.Lost{Lives: []int{1}}) || !reflect.DeepEqual(c.signs, signs) {
+			t.Errorf("%+v, %v of %+v", lost, err, c.signs)
+		}
+	}
+	if _, err := r.Touch(t.Context(), signs[:1]); !fault.Is(err, fault.CoordinatorUnavailable) { // it tells of one that was not sent
+		t.Error(err)
+	}
+	if _, err := r.Touch(t.Context(), make([]cluster.SignOfLife, cluster.MaxSigns+1)); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
 	c.err = fault.New(fault.CoordinatorUnavailable, "another leads").With(cluster.FieldLeader, nodeA.String())
 	for _, err := range []error{
 		func() error { _, err := r.Propose(t.Context(), request, change); return err }(),
 		func() error { _, err := r.Renew(t.Context(), cluster.Renewal{Life: life}); return err }(),
 		func() error { _, err := r.Join(t.Context(), join); return err }(),
 		r.Report(t.Context(), suspicion),
+		func() error { _, err := r.Touch(t.Context(), signs); return err }(),
+		func() error { _, err := r.Progress(t.Context(), cluster.ProgressOf{}); return err }(),
 	} {
 		if f := fault.As(err); f.Kind != fault.CoordinatorUnavailable || f.Fields[cluster.FieldLeader] != nodeA.String() {
 			t.Errorf("%+v", err)
 		}
+	}
+}
+
+// What groups have done comes whole, however much it is.
+func TestProgressComesInParts(t *testing.T) {
+	s := serve(t, ServerConfig{}, "127.0.0.1:0")
+	r := toB(t, peersTo(t, s.Addr()))
+	of := cluster.ProgressOf{Partition: topic, After: 77}
+	if _, err := r.Progress(t.Context(), of); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Errorf("a node that is no coordinator: %v", err)
+	}
+	c := &coordinator{}
+	s.Coordinator(c)
+	for i := range cluster.MaxProgress {
+		p := cluster.GroupProgress{Group: ident.GroupID{byte(i), 1}, Reset: uint64(i), Progress: cluster.Progress{Partition: topic.Index, Floor: 5, Start: 1, Sequence: 9}}
+		if i == 7 { // much, in the widest form
+			for k := range ident.Offset(cluster.MaxUnfinished / 4) {
+				o := 1<<61 + 3*k
+				p.Done = append(p.Done, cluster.Span{From: o, To: o + 1})
+				p.Counts = append(p.Counts, cluster.Count{Offset: o + 1, Deliveries: 1000})
+				p.Intents = append(p.Intents, cluster.Intent{Offset: o + 2, Sequence: int64(o), Deliveries: 1000, Reason: strings.Repeat("\x01", cluster.MaxReasonBytes)})
+			}
+		}
+		of.Groups, c.done = append(of.Groups, p.Group), append(c.done, p)
+	}
+	for _, ask := range []func() ([]cluster.GroupProgress, error){
+		func() ([]cluster.GroupProgress, error) { return r.Progress(t.Context(), of) },
+		func() ([]cluster.GroupProgress, error) {
+			return Coordinators{peersTo(t, s.Addr())}.Progress(t.Context(), nodeB, of)
+		},
+	} {
+		c.of = cluster.ProgressOf{}
+		got, err := ask()
+		if err != nil || !reflect.DeepEqual(got, c.done) || !reflect.DeepEqual(c.of, of) {
+			t.Fatalf("%d of %d groups, %v", len(got), len(c.done), err)
+		}
+	}
+	if got, err := r.Progress(t.Context(), cluster.ProgressOf{Partition: topic}); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Errorf("more than was asked for: %d, %v", len(got), err)
+	}
+	c.done = nil
+	if got, err := r.Progress(t.Context(), of); err != nil || len(got) != 0 {
+		t.Errorf("%d groups, %v", len(got), err)
+	}
+	of.Groups = append(of.Groups, ident.GroupID{})
+	if _, err := r.Progress(t.Context(), of); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
 	}
 }
 

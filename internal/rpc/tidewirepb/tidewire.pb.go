@@ -790,29 +790,27 @@ func (x *WatchResponse) GetMessage() *Document {
 	return nil
 }
 
-// StreamOpen is the body of the frame that opens a stream.
-type StreamOpen struct {
+type TouchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // Broker/Append or Broker/Follow
-	Caller        string                 `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"` // as the metadata of calls
+	Signs         []*TouchRequest_Sign   `protobuf:"bytes,1,rep,name=signs,proto3" json:"signs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StreamOpen) Reset() {
-	*x = StreamOpen{}
+func (x *TouchRequest) Reset() {
+	*x = TouchRequest{}
 	mi := &file_tidewire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StreamOpen) String() string {
+func (x *TouchRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StreamOpen) ProtoMessage() {}
+func (*TouchRequest) ProtoMessage() {}
 
-func (x *StreamOpen) ProtoReflect() protoreflect.Message {
+func (x *TouchRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_tidewire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -824,84 +822,164 @@ func (x *StreamOpen) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StreamOpen.ProtoReflect.Descriptor instead.
-func (*StreamOpen) Descriptor() ([]byte, []int) {
+// Deprecated: Use TouchRequest.ProtoReflect.Descriptor instead.
+func (*TouchRequest) Descriptor() ([]byte, []int) {
 	return file_tidewire_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *StreamOpen) GetMethod() string {
+func (x *TouchRequest) GetSigns() []*TouchRequest_Sign {
 	if x != nil {
-		return x.Method
-	}
-	return ""
-}
-
-func (x *StreamOpen) GetCaller() string {
-	if x != nil {
-		return x.Caller
-	}
-	return ""
-}
-
-// StreamEnd is the body of the frame with which the called node ends one.
-type StreamEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`  // none: all is done
-	Refused       bool                   `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"` // nothing of the stream was read
-	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // of appends: the id of the last batch that was taken in
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamEnd) Reset() {
-	*x = StreamEnd{}
-	mi := &file_tidewire_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamEnd) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamEnd) ProtoMessage() {}
-
-func (x *StreamEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamEnd.ProtoReflect.Descriptor instead.
-func (*StreamEnd) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *StreamEnd) GetProblem() *Problem {
-	if x != nil {
-		return x.Problem
+		return x.Signs
 	}
 	return nil
 }
 
-func (x *StreamEnd) GetRefused() bool {
-	if x != nil {
-		return x.Refused
-	}
-	return false
+type TouchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lost          []uint32               `protobuf:"varint,1,rep,packed,name=lost,proto3" json:"lost,omitempty"` // places of signs of lives that are over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StreamEnd) GetTaken() uint64 {
+func (x *TouchResponse) Reset() {
+	*x = TouchResponse{}
+	mi := &file_tidewire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TouchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TouchResponse) ProtoMessage() {}
+
+func (x *TouchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[16]
 	if x != nil {
-		return x.Taken
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TouchResponse.ProtoReflect.Descriptor instead.
+func (*TouchResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TouchResponse) GetLost() []uint32 {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+type ProgressRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
+	Groups        [][]byte               `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"` // 16 bytes each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressRequest) Reset() {
+	*x = ProgressRequest{}
+	mi := &file_tidewire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressRequest) ProtoMessage() {}
+
+func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
+func (*ProgressRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ProgressRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *ProgressRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
 	}
 	return 0
+}
+
+func (x *ProgressRequest) GetGroups() [][]byte {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+type ProgressResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Progress      *Document              `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"` // a list
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressResponse) Reset() {
+	*x = ProgressResponse{}
+	mi := &file_tidewire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressResponse) ProtoMessage() {}
+
+func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
+func (*ProgressResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ProgressResponse) GetProgress() *Document {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
 }
 
 type AppendRequest struct {
@@ -916,7 +994,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1006,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1019,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17}
+	return file_tidewire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AppendRequest) GetItems() []*AppendRequest_Item {
@@ -967,7 +1045,7 @@ type AppendResponse struct {
 
 func (x *AppendResponse) Reset() {
 	*x = AppendResponse{}
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1057,7 @@ func (x *AppendResponse) String() string {
 func (*AppendResponse) ProtoMessage() {}
 
 func (x *AppendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1070,7 @@ func (x *AppendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse.ProtoReflect.Descriptor instead.
 func (*AppendResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18}
+	return file_tidewire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AppendResponse) GetItems() []*AppendResponse_Item {
@@ -1013,7 +1091,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1103,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1116,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19}
+	return file_tidewire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FollowRequest) GetOpening() *FollowRequest_Opening {
@@ -1073,7 +1151,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1163,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1176,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20}
+	return file_tidewire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FollowResponse) GetDivergences() []*FollowResponse_Divergence {
@@ -1134,7 +1212,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1224,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1237,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21}
+	return file_tidewire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadRequest) GetPartition() *Partition {
@@ -1201,7 +1279,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1291,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1304,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22}
+	return file_tidewire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadResponse) GetBatches() []byte {
@@ -1260,7 +1338,7 @@ type BoundsRequest struct {
 
 func (x *BoundsRequest) Reset() {
 	*x = BoundsRequest{}
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1350,7 @@ func (x *BoundsRequest) String() string {
 func (*BoundsRequest) ProtoMessage() {}
 
 func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1363,7 @@ func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest.ProtoReflect.Descriptor instead.
 func (*BoundsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23}
+	return file_tidewire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BoundsRequest) GetItems() []*BoundsRequest_Item {
@@ -1311,7 +1389,7 @@ type BoundsResponse struct {
 
 func (x *BoundsResponse) Reset() {
 	*x = BoundsResponse{}
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1401,7 @@ func (x *BoundsResponse) String() string {
 func (*BoundsResponse) ProtoMessage() {}
 
 func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1414,7 @@ func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse.ProtoReflect.Descriptor instead.
 func (*BoundsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24}
+	return file_tidewire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BoundsResponse) GetItems() []*BoundsResponse_Item {
@@ -1356,7 +1434,7 @@ type OffsetAtRequest struct {
 
 func (x *OffsetAtRequest) Reset() {
 	*x = OffsetAtRequest{}
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1446,7 @@ func (x *OffsetAtRequest) String() string {
 func (*OffsetAtRequest) ProtoMessage() {}
 
 func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1459,7 @@ func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtRequest.ProtoReflect.Descriptor instead.
 func (*OffsetAtRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{25}
+	return file_tidewire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OffsetAtRequest) GetPartition() *Partition {
@@ -1407,7 +1485,7 @@ type OffsetAtResponse struct {
 
 func (x *OffsetAtResponse) Reset() {
 	*x = OffsetAtResponse{}
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1497,7 @@ func (x *OffsetAtResponse) String() string {
 func (*OffsetAtResponse) ProtoMessage() {}
 
 func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1510,7 @@ func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtResponse.ProtoReflect.Descriptor instead.
 func (*OffsetAtResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{26}
+	return file_tidewire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OffsetAtResponse) GetOffset() int64 {
@@ -1452,7 +1530,7 @@ type EpochEndRequest struct {
 
 func (x *EpochEndRequest) Reset() {
 	*x = EpochEndRequest{}
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1542,7 @@ func (x *EpochEndRequest) String() string {
 func (*EpochEndRequest) ProtoMessage() {}
 
 func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1555,7 @@ func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndRequest.ProtoReflect.Descriptor instead.
 func (*EpochEndRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{27}
+	return file_tidewire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EpochEndRequest) GetPartition() *Partition {
@@ -1503,7 +1581,7 @@ type EpochEndResponse struct {
 
 func (x *EpochEndResponse) Reset() {
 	*x = EpochEndResponse{}
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1593,7 @@ func (x *EpochEndResponse) String() string {
 func (*EpochEndResponse) ProtoMessage() {}
 
 func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1606,7 @@ func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndResponse.ProtoReflect.Descriptor instead.
 func (*EpochEndResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{28}
+	return file_tidewire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EpochEndResponse) GetOffset() int64 {
@@ -1546,7 +1624,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1636,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1649,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{29}
+	return file_tidewire_proto_rawDescGZIP(), []int{31}
 }
 
 type ProbeResponse struct {
@@ -1583,7 +1661,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1673,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1686,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{30}
+	return file_tidewire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ProbeResponse) GetLife() *Life {
@@ -2134,7 +2212,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2224,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2237,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38}
+	return file_tidewire_proto_rawDescGZIP(), []int{33}
 }
 
 type FiguresResponse struct {
@@ -2171,7 +2249,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2261,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2274,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{39}
+	return file_tidewire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FiguresResponse) GetJson() []byte {
@@ -2215,7 +2293,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2305,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2318,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{40}
+	return file_tidewire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConnectionsRequest) GetPrincipal() string {
@@ -2259,7 +2337,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2349,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2362,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{41}
+	return file_tidewire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConnectionsResponse) GetJson() []byte {
@@ -2303,7 +2381,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2393,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2406,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{42}
+	return file_tidewire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DisconnectRequest) GetConnection() string {
@@ -2347,7 +2425,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2437,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2450,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{43}
+	return file_tidewire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DisconnectResponse) GetFound() bool {
@@ -2380,6 +2458,74 @@ func (x *DisconnectResponse) GetFound() bool {
 		return x.Found
 	}
 	return false
+}
+
+type TouchRequest_Sign struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // 16 bytes
+	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	AgoNs         int64                  `protobuf:"varint,4,opt,name=ago_ns,json=agoNs,proto3" json:"ago_ns,omitempty"` // before it was sent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TouchRequest_Sign) Reset() {
+	*x = TouchRequest_Sign{}
+	mi := &file_tidewire_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TouchRequest_Sign) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TouchRequest_Sign) ProtoMessage() {}
+
+func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TouchRequest_Sign.ProtoReflect.Descriptor instead.
+func (*TouchRequest_Sign) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{15, 0}
+}
+
+func (x *TouchRequest_Sign) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *TouchRequest_Sign) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *TouchRequest_Sign) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *TouchRequest_Sign) GetAgoNs() int64 {
+	if x != nil {
+		return x.AgoNs
+	}
+	return 0
 }
 
 type AppendRequest_Item struct {
@@ -2395,7 +2541,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2553,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2566,7 @@ func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest_Item.ProtoReflect.Descriptor instead.
 func (*AppendRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{19, 0}
 }
 
 func (x *AppendRequest_Item) GetId() uint64 {
@@ -2470,7 +2616,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2628,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2641,7 @@ func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Record.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Record) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *AppendResponse_Record) GetProblem() *Problem {
@@ -2538,7 +2684,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2696,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2709,7 @@ func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Run.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Run) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 1}
 }
 
 func (x *AppendResponse_Run) GetOffset() int64 {
@@ -2599,7 +2745,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2757,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2770,7 @@ func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Item.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{20, 2}
 }
 
 func (x *AppendResponse_Item) GetId() uint64 {
@@ -2665,7 +2811,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2823,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2836,7 @@ func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Opening.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Opening) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *FollowRequest_Opening) GetFollower() *Life {
@@ -2721,7 +2867,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2879,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2892,7 @@ func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Standing.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Standing) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{21, 1}
 }
 
 func (x *FollowRequest_Standing) GetPartition() *Partition {
@@ -2804,7 +2950,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +2962,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +2975,7 @@ func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Held.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Held) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{21, 2}
 }
 
 func (x *FollowRequest_Held) GetPartition() *Partition {
@@ -2887,7 +3033,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3045,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3058,7 @@ func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Divergence.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Divergence) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *FollowResponse_Divergence) GetPartition() *Partition {
@@ -3015,7 +3161,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3173,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3186,7 @@ func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Push.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Push) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 1}
 }
 
 func (x *FollowResponse_Push) GetPartition() *Partition {
@@ -3109,7 +3255,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3267,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3280,7 @@ func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Refused.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Refused) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 2}
 }
 
 func (x *FollowResponse_Refused) GetPartition() *Partition {
@@ -3161,7 +3307,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3319,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3332,7 @@ func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest_Item.ProtoReflect.Descriptor instead.
 func (*BoundsRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *BoundsRequest_Item) GetPartition() *Partition {
@@ -3213,7 +3359,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3371,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3384,7 @@ func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse_Item.ProtoReflect.Descriptor instead.
 func (*BoundsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *BoundsResponse_Item) GetBounds() *Bounds {
@@ -3922,15 +4068,22 @@ const file_tidewire_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\"@\n" +
 	"\rWatchResponse\x12/\n" +
-	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"<\n" +
-	"\n" +
-	"StreamOpen\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\x12\x16\n" +
-	"\x06caller\x18\x02 \x01(\tR\x06caller\"k\n" +
-	"\tStreamEnd\x12.\n" +
-	"\aproblem\x18\x01 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\bR\arefused\x12\x14\n" +
-	"\x05taken\x18\x03 \x01(\x04R\x05taken\"\xf1\x01\n" +
+	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"\xa7\x01\n" +
+	"\fTouchRequest\x124\n" +
+	"\x05signs\x18\x01 \x03(\v2\x1e.tidewire.v1.TouchRequest.SignR\x05signs\x1aa\n" +
+	"\x04Sign\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x15\n" +
+	"\x06ago_ns\x18\x04 \x01(\x03R\x05agoNs\"#\n" +
+	"\rTouchResponse\x12\x12\n" +
+	"\x04lost\x18\x01 \x03(\rR\x04lost\"u\n" +
+	"\x0fProgressRequest\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\fR\x06groups\"E\n" +
+	"\x10ProgressResponse\x121\n" +
+	"\bprogress\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\bprogress\"\xf1\x01\n" +
 	"\rAppendRequest\x125\n" +
 	"\x05items\x18\x01 \x03(\v2\x1f.tidewire.v1.AppendRequest.ItemR\x05items\x12\x1a\n" +
 	"\breceived\x18\x02 \x01(\x04R\breceived\x1a\x8c\x01\n" +
@@ -4138,13 +4291,15 @@ const file_tidewire_proto_rawDesc = "" +
 	"connection\x18\x01 \x01(\tR\n" +
 	"connection\"*\n" +
 	"\x12DisconnectResponse\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found2\xd5\x02\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found2\xe0\x03\n" +
 	"\vCoordinator\x12D\n" +
 	"\aPropose\x12\x1b.tidewire.v1.ProposeRequest\x1a\x1c.tidewire.v1.ProposeResponse\x12>\n" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
 	"\x06Report\x12\x1a.tidewire.v1.ReportRequest\x1a\x1b.tidewire.v1.ReportResponse\x12;\n" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
-	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x012\x89\x06\n" +
+	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
+	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
+	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xe8\x03\n" +
 	"\x06Broker\x12E\n" +
 	"\x06Append\x12\x1a.tidewire.v1.AppendRequest\x1a\x1b.tidewire.v1.AppendResponse(\x010\x01\x12E\n" +
 	"\x06Follow\x12\x1a.tidewire.v1.FollowRequest\x1a\x1b.tidewire.v1.FollowResponse(\x010\x01\x12;\n" +
@@ -4175,7 +4330,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_tidewire_proto_goTypes = []any{
 	(*Document)(nil),                  // 0: tidewire.v1.Document
 	(*Problem)(nil),                   // 1: tidewire.v1.Problem
@@ -4192,56 +4347,43 @@ var file_tidewire_proto_goTypes = []any{
 	(*JoinResponse)(nil),              // 12: tidewire.v1.JoinResponse
 	(*WatchRequest)(nil),              // 13: tidewire.v1.WatchRequest
 	(*WatchResponse)(nil),             // 14: tidewire.v1.WatchResponse
-	(*AppendRequest)(nil),             // 15: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 16: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 17: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 18: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 19: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 20: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 21: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 22: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 23: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 24: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 25: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 26: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 27: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 28: tidewire.v1.ProbeResponse
-	(*MemberLife)(nil),                // 29: tidewire.v1.MemberLife
-	(*TakeRequest)(nil),               // 30: tidewire.v1.TakeRequest
-	(*TakeResponse)(nil),              // 31: tidewire.v1.TakeResponse
-	(*SettleRequest)(nil),             // 32: tidewire.v1.SettleRequest
-	(*SettleResponse)(nil),            // 33: tidewire.v1.SettleResponse
-	(*StandingsRequest)(nil),          // 34: tidewire.v1.StandingsRequest
-	(*StandingsResponse)(nil),         // 35: tidewire.v1.StandingsResponse
-	(*RecordStatusRequest)(nil),       // 36: tidewire.v1.RecordStatusRequest
-	(*RecordStatusResponse)(nil),      // 37: tidewire.v1.RecordStatusResponse
-	(*FiguresRequest)(nil),            // 38: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 39: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 40: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 41: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 42: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 43: tidewire.v1.DisconnectResponse
-	(*AppendRequest_Item)(nil),        // 44: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 45: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 46: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 47: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 48: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 49: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 50: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 51: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 52: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 53: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 54: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 55: tidewire.v1.BoundsResponse.Item
-	(*TakeResponse_Lease)(nil),        // 56: tidewire.v1.TakeResponse.Lease
-	(*TakeResponse_Item)(nil),         // 57: tidewire.v1.TakeResponse.Item
-	(*SettleRequest_Nack)(nil),        // 58: tidewire.v1.SettleRequest.Nack
-	(*SettleRequest_Reject)(nil),      // 59: tidewire.v1.SettleRequest.Reject
-	(*SettleRequest_Item)(nil),        // 60: tidewire.v1.SettleRequest.Item
-	(*SettleResponse_Stale)(nil),      // 61: tidewire.v1.SettleResponse.Stale
-	(*SettleResponse_Item)(nil),       // 62: tidewire.v1.SettleResponse.Item
-	(*StandingsResponse_Item)(nil),    // 63: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 64: tidewire.v1.RecordStatusResponse.Item
+	(*TouchRequest)(nil),              // 15: tidewire.v1.TouchRequest
+	(*TouchResponse)(nil),             // 16: tidewire.v1.TouchResponse
+	(*ProgressRequest)(nil),           // 17: tidewire.v1.ProgressRequest
+	(*ProgressResponse)(nil),          // 18: tidewire.v1.ProgressResponse
+	(*AppendRequest)(nil),             // 19: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 20: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 21: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 22: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 23: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 24: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 25: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 26: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 27: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 28: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 29: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 30: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 31: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 32: tidewire.v1.ProbeResponse
+	(*FiguresRequest)(nil),            // 33: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 34: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 35: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 36: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 37: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 38: tidewire.v1.DisconnectResponse
+	(*TouchRequest_Sign)(nil),         // 39: tidewire.v1.TouchRequest.Sign
+	(*AppendRequest_Item)(nil),        // 40: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 41: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 42: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 43: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 44: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 45: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 46: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 47: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 48: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 49: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 50: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 51: tidewire.v1.BoundsResponse.Item
 }
 var file_tidewire_proto_depIdxs = []int32{
 	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -4252,101 +4394,79 @@ var file_tidewire_proto_depIdxs = []int32{
 	0,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
 	0,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	0,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
-	44, // 8: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	47, // 9: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	48, // 10: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	49, // 11: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	50, // 12: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	51, // 13: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	52, // 14: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	53, // 15: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
-	3,  // 16: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
-	4,  // 17: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 18: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	54, // 19: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	55, // 20: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
-	3,  // 21: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
-	3,  // 22: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
-	2,  // 23: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	29, // 24: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
-	3,  // 25: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
-	57, // 26: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
-	29, // 27: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
-	60, // 28: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
-	62, // 29: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
-	3,  // 30: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	63, // 31: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
-	3,  // 32: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	64, // 33: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
-	3,  // 34: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	1,  // 35: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	1,  // 36: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	46, // 37: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	45, // 38: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	2,  // 39: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	2,  // 40: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	3,  // 41: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	3,  // 42: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	3,  // 43: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	3,  // 44: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	3,  // 45: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	3,  // 46: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	4,  // 47: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 48: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 49: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
-	56, // 50: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
-	1,  // 51: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 52: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
-	58, // 53: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
-	59, // 54: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
-	1,  // 55: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
-	3,  // 56: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
-	61, // 57: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
-	1,  // 58: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 59: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	5,  // 60: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 61: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 62: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 63: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 64: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	15, // 65: tidewire.v1.Broker.Append:input_type -> tidewire.v1.AppendRequest
-	17, // 66: tidewire.v1.Broker.Follow:input_type -> tidewire.v1.FollowRequest
-	19, // 67: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	21, // 68: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	23, // 69: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	25, // 70: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	27, // 71: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	30, // 72: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	32, // 73: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	34, // 74: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	36, // 75: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	38, // 76: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	40, // 77: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	42, // 78: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 79: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 80: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 81: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 82: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 83: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	16, // 84: tidewire.v1.Broker.Append:output_type -> tidewire.v1.AppendResponse
-	18, // 85: tidewire.v1.Broker.Follow:output_type -> tidewire.v1.FollowResponse
-	20, // 86: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	22, // 87: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	24, // 88: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	26, // 89: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	28, // 90: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	31, // 91: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	33, // 92: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	35, // 93: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	37, // 94: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	39, // 95: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	41, // 96: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	43, // 97: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	79, // [79:98] is the sub-list for method output_type
-	60, // [60:79] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	39, // 8: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
+	3,  // 9: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
+	0,  // 10: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
+	40, // 11: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	43, // 12: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	44, // 13: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	45, // 14: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	46, // 15: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	47, // 16: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	48, // 17: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	49, // 18: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	3,  // 19: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
+	4,  // 20: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 21: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
+	50, // 22: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	51, // 23: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	3,  // 24: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
+	3,  // 25: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
+	2,  // 26: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
+	3,  // 27: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	1,  // 28: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	1,  // 29: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	42, // 30: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	41, // 31: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	2,  // 32: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	2,  // 33: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	3,  // 34: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	3,  // 35: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	3,  // 36: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	3,  // 37: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	3,  // 38: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	3,  // 39: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	4,  // 40: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 41: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 42: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	7,  // 43: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	9,  // 44: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	11, // 45: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	13, // 46: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	15, // 47: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	17, // 48: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	19, // 49: tidewire.v1.Broker.Append:input_type -> tidewire.v1.AppendRequest
+	21, // 50: tidewire.v1.Broker.Follow:input_type -> tidewire.v1.FollowRequest
+	23, // 51: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	25, // 52: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	27, // 53: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	29, // 54: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	31, // 55: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	33, // 56: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	35, // 57: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	37, // 58: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	6,  // 59: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	8,  // 60: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	10, // 61: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	12, // 62: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	14, // 63: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	16, // 64: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	18, // 65: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	20, // 66: tidewire.v1.Broker.Append:output_type -> tidewire.v1.AppendResponse
+	22, // 67: tidewire.v1.Broker.Follow:output_type -> tidewire.v1.FollowResponse
+	24, // 68: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	26, // 69: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	28, // 70: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	30, // 71: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	32, // 72: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	34, // 73: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	36, // 74: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	38, // 75: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	59, // [59:76] is the sub-list for method output_type
+	42, // [42:59] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -4360,7 +4480,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

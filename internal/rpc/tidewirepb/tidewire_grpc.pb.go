@@ -21,11 +21,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Coordinator_Propose_FullMethodName = "/tidewire.v1.Coordinator/Propose"
-	Coordinator_Renew_FullMethodName   = "/tidewire.v1.Coordinator/Renew"
-	Coordinator_Report_FullMethodName  = "/tidewire.v1.Coordinator/Report"
-	Coordinator_Join_FullMethodName    = "/tidewire.v1.Coordinator/Join"
-	Coordinator_Watch_FullMethodName   = "/tidewire.v1.Coordinator/Watch"
+	Coordinator_Propose_FullMethodName  = "/tidewire.v1.Coordinator/Propose"
+	Coordinator_Renew_FullMethodName    = "/tidewire.v1.Coordinator/Renew"
+	Coordinator_Report_FullMethodName   = "/tidewire.v1.Coordinator/Report"
+	Coordinator_Join_FullMethodName     = "/tidewire.v1.Coordinator/Join"
+	Coordinator_Watch_FullMethodName    = "/tidewire.v1.Coordinator/Watch"
+	Coordinator_Touch_FullMethodName    = "/tidewire.v1.Coordinator/Touch"
+	Coordinator_Progress_FullMethodName = "/tidewire.v1.Coordinator/Progress"
 )
 
 // CoordinatorClient is the client API for Coordinator service.
@@ -41,6 +43,11 @@ type CoordinatorClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
 	// Watch follows what the coordinator holds: all of it first, then changes.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Touch tells the leading coordinator of signs of life of groups' members.
+	Touch(ctx context.Context, in *TouchRequest, opts ...grpc.CallOption) (*TouchResponse, error)
+	// Progress tells how far groups have come on a partition, in parts. Any coordinator
+	// answers, once it has come to the index that is asked for.
+	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressResponse], error)
 }
 
 type coordinatorClient struct {
@@ -110,6 +117,35 @@ func (c *coordinatorClient) Watch(ctx context.Context, in *WatchRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordinator_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *coordinatorClient) Touch(ctx context.Context, in *TouchRequest, opts ...grpc.CallOption) (*TouchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TouchResponse)
+	err := c.cc.Invoke(ctx, Coordinator_Touch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinatorClient) Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Coordinator_ServiceDesc.Streams[1], Coordinator_Progress_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProgressRequest, ProgressResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Coordinator_ProgressClient = grpc.ServerStreamingClient[ProgressResponse]
+
 // CoordinatorServer is the server API for Coordinator service.
 // All implementations must embed UnimplementedCoordinatorServer
 // for forward compatibility.
@@ -123,6 +159,11 @@ type CoordinatorServer interface {
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 	// Watch follows what the coordinator holds: all of it first, then changes.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Touch tells the leading coordinator of signs of life of groups' members.
+	Touch(context.Context, *TouchRequest) (*TouchResponse, error)
+	// Progress tells how far groups have come on a partition, in parts. Any coordinator
+	// answers, once it has come to the index that is asked for.
+	Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressResponse]) error
 	mustEmbedUnimplementedCoordinatorServer()
 }
 
@@ -147,6 +188,12 @@ func (UnimplementedCoordinatorServer) Join(context.Context, *JoinRequest) (*Join
 }
 func (UnimplementedCoordinatorServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedCoordinatorServer) Touch(context.Context, *TouchRequest) (*TouchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Touch not implemented")
+}
+func (UnimplementedCoordinatorServer) Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressResponse]) error {
+	return status.Error(codes.Unimplemented, "method Progress not implemented")
 }
 func (UnimplementedCoordinatorServer) mustEmbedUnimplementedCoordinatorServer() {}
 func (UnimplementedCoordinatorServer) testEmbeddedByValue()                     {}
@@ -252,6 +299,35 @@ func _Coordinator_Watch_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordinator_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _Coordinator_Touch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TouchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServer).Touch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordinator_Touch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServer).Touch(ctx, req.(*TouchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Coordinator_Progress_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ProgressRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CoordinatorServer).Progress(m, &grpc.GenericServerStream[ProgressRequest, ProgressResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Coordinator_ProgressServer = grpc.ServerStreamingServer[ProgressResponse]
+
 // Coordinator_ServiceDesc is the grpc.ServiceDesc for Coordinator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -275,11 +351,20 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Join",
 			Handler:    _Coordinator_Join_Handler,
 		},
+		{
+			MethodName: "Touch",
+			Handler:    _Coordinator_Touch_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Coordinator_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Progress",
+			Handler:       _Coordinator_Progress_Handler,
 			ServerStreams: true,
 		},
 	},

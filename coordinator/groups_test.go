@@ -1,0 +1,245 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidewire/coordinator"
+	"tidewire/internal/cluster"
+	"tidewire/internal/control"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// topical is one coordinator with a topic of so many partitions, all led by its node.
+func topical(t *testing.T, partitions int) (*coordinator.Coordinator, *cluster.Topic, cluster.Life) {
+	t.Helper()
+	n := newNet()
+	c, _ := n.run(t, ident.NodeID{1}, t.TempDir(), nil)
+	eventually(t, patience, "it rules", func() bool { return c.Status().Leads })
+	epoch, err := c.Register(t.Context(), nodeOf(ident.NodeID{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, _, err := c.CreateTopic(t.Context(), topic("orders", partitions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, orders, cluster.Life{Node: ident.NodeID{1}, Epoch: epoch}
+}
+
+func registration(t *cluster.Topic, name string, id byte) cluster.Change {
+	r := &cluster.GroupRegister{ID: ident.GroupID{id, 7}, Topic: t.ID, Name: name}
+	for i := range t.Partitions {
+		r.Starts = append(r.Starts, cluster.Position{Partition: t.Partitions[i].Index})
+	}
+	return cluster.Change{GroupRegister: r}
+}
+
+func propose(t testing.TB, c control.Proposer, change cluster.Change) cluster.Answer {
+	t.Helper()
+	a, err := c.Propose(t.Context(), change)
+	if err != nil {
+		t.Fatal(change.Kind(), err)
+	}
+	return a
+}
+
+// What a commit does is read back, at its index, and a snapshot comes for the index alone.
+func TestACommitIsKeptWithoutASnapshotOfItsOwn(t *testing.T) {
+	c, orders, life := topical(t, 2)
+	a := propose(t, c, registration(orders, "billing", 1))
+	group := a.Group.ID
+	joined := propose(t, c, cluster.Change{MemberJoin: &cluster.MemberJoin{Group: group, Member: "m"}})
+	before := c.Snapshot()
+	commit := func(from ident.Offset) cluster.Answer {
+		return propose(t, c, cluster.Change{Commit: &cluster.Commit{Leader: life, Of: []cluster.CommitOf{{
+			Group: group, Partition: 1, Leader: 1, Assignment: joined.Group.Owners[1].Epoch, Done: []cluster.Span{{From: from, To: from + 1}},
+		}}}})
+	}
+	var last cluster.Answer
+	for i := range ident.Offset(100) {
+		if last = commit(i); !slices.Equal(last.Taken, []bool{true}) {
+			t.Fatal(last)
+		}
+	}
+	got, err := c.Progress(t.Context(), cluster.ProgressOf{Partition: orders.Ref(1), After: last.Index, Groups: []ident.GroupID{{9}, group}})
+	if err != nil || len(got) != 1 || got[0].Group != group || got[0].Floor != 100 || len(got[0].Done) != 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	eventually(t, 2*time.Second, "the feed has the index", func() bool { return c.Snapshot().Index >= last.Index })
+	if now := c.Snapshot(); now.Groups[orders.ID] != before.Groups[orders.ID] {
+		t.Error("a commit has changed what the feed tells of groups")
+	}
+}
+
+// Whoever asks for progress as of an index gets it from there on, never from before.
+func TestProgressIsNeverOlderThanItIsAskedFor(t *testing.T) {
+	c, orders, _ := topical(t, 1)
+	after := c.Snapshot().Index + 1
+	of := cluster.ProgressOf{Partition: orders.Ref(0), After: after, Groups: []ident.GroupID{{1, 7}}}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if got, err := c.ServeProgress(short, of); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Fatal(got, err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if got, err := c.Progress(t.Context(), of); err != nil || len(got) != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+	propose(t, c, registration(orders, "billing", 1))
+	wg.Wait()
+	of.Groups = make([]ident.GroupID, cluster.MaxProgress+1)
+	if _, err := c.Progress(t.Context(), of); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
+}
+
+// Members that are heard live on, through a change of the leader too, and those that are
+// not go, with their partitions.
+func TestSessionsEndInSilenceAndOutliveTheirLeader(t *testing.T) {
+	n := newNet()
+	all := n.three(t)
+	at := leading(t, all)
+	if _, err := all[at].Register(t.Context(), nodeOf(ident.NodeID{1})); err != nil {
+		t.Fatal(err)
+	}
+	orders, _, err := all[at].CreateTopic(t.Context(), topic("orders", 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := registration(orders, "billing", 1)
+	change.GroupRegister.Patch.Session = new(cluster.MinSession)
+	group := propose(t, all[at], change).Group.ID
+	lives := map[string]cluster.MemberLife{}
+	for _, id := range []string{"heard", "silent"} {
+		a := propose(t, all[at], cluster.Change{MemberJoin: &cluster.MemberJoin{Group: group, Member: id}})
+		lives[id] = cluster.MemberLife{Group: group, Member: id, Epoch: a.Member}
+	}
+	for i, c := range all {
+		if _, err := c.ServeTouch(t.Context(), nil); i != at && control.LeaderIn(err) != (ident.NodeID{byte(at + 1)}) {
+			t.Errorf("%d does not name the leader: %v", i+1, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var mu sync.Mutex
+	lost := 0
+	wg.Go(func() { // as a gateway does, by way of whoever there is
+		for tick := time.NewTicker(100 * time.Millisecond); ctx.Err() == nil; {
+			for _, c := range all {
+				if l, err := c.Touch(ctx, []cluster.SignOfLife{{MemberLife: lives["heard"]}}); err == nil {
+					mu.Lock()
+					lost += len(l.Lives)
+					mu.Unlock()
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	members := func(c *coordinator.Coordinator) (ids []string) {
+		g, _ := c.Snapshot().Group(orders.ID, "billing")
+		for _, m := range g.Members {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	began := time.Now()
+	eventually(t, patience, "the silent one is gone", func() bool { return slices.Equal(members(all[at]), []string{"heard"}) })
+	if took := time.Since(began); took < cluster.MinSession/2 {
+		t.Errorf("gone after %s", took)
+	}
+	g, _ := all[at].Snapshot().Group(orders.ID, "billing")
+	for _, o := range g.Owners {
+		if o.Member != "heard" || o.Next != "" {
+			t.Errorf("%+v", o)
+		}
+	}
+	if l, err := all[at].Touch(t.Context(), []cluster.SignOfLife{{MemberLife: lives["heard"]}, {MemberLife: lives["silent"]}}); err != nil || !slices.Equal(l.Lives, []int{1}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	n.cut(ident.NodeID{byte(at + 1)})
+	rest := slices.Delete(slices.Clone(all), at, at+1)
+	to := rest[leading(t, rest)]
+	eventually(t, patience, "it knows who went", func() bool { return slices.Equal(members(to), []string{"heard"}) })
+	// Two sessions on, it lives: the new leader has heard it, or has not been there for one.
+	tick := time.NewTicker(50 * time.Millisecond)
+	for end := time.Now().Add(2 * cluster.MinSession); time.Now().Before(end); <-tick.C {
+		if !slices.Equal(members(to), []string{"heard"}) {
+			t.Fatalf("members %v", members(to))
+		}
+	}
+	cancel()
+	wg.Wait()
+	if lost > 0 {
+		t.Errorf("it was told %d times that its life was over", lost)
+	}
+	eventually(t, patience, "nobody touches, so nobody is left", func() bool { return len(members(to)) == 0 })
+}
+
+// TestTenThousandGroups registers them through Raft, one after the other, and says what
+// they cost.
+func TestTenThousandGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten thousand writes to the disk")
+	}
+	const groups = 10_000
+	c, orders, life := topical(t, 8)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	began := time.Now()
+	quarter := began
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range 8 { // as clients do
+		wg.Go(func() {
+			for i := range next {
+				change := registration(orders, fmt.Sprint("group-", i), 1)
+				change.GroupRegister.ID = ident.GroupID{1, byte(i), byte(i >> 8)}
+				if _, err := c.Propose(t.Context(), change); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range groups {
+		next <- i
+		if i%(groups/4) == groups/4-1 {
+			t.Logf("%d groups: %s more", i+1, time.Since(quarter).Round(time.Millisecond))
+			quarter = time.Now()
+		}
+	}
+	close(next)
+	wg.Wait()
+	took := time.Since(began)
+	if n := c.Snapshot().Groups[orders.ID].Len(); n != groups {
+		t.Fatalf("%d groups", n)
+	}
+	t.Logf("%d groups of 8 partitions in %s, %d bytes each", groups, took.Round(time.Millisecond), (heap()-before)/groups)
+	if took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+	began = time.Now()
+	const commits = 200
+	for i := range commits {
+		propose(t, c, cluster.Change{Commit: &cluster.Commit{Leader: life, Of: []cluster.CommitOf{{Group: ident.GroupID{1, byte(i)}, Leader: 1, Start: 1}}}})
+	}
+	t.Logf("a commit beside them takes %s", (time.Since(began) / commits).Round(time.Microsecond))
+}
