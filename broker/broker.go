@@ -2,27 +2,86 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"tidewire/broker/groups"
 	"tidewire/broker/host"
 	"tidewire/broker/link"
+	"tidewire/broker/storage"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 )
 
-// Config of a Broker.
-type Config = host.Config
+// Coordinator is the coordinator as a broker needs it, wherever it is.
+type Coordinator interface {
+	host.Coordinator
+	groups.Coordinator
+}
 
-// Broker serves the partitions of one node.
-type Broker struct{ host *host.Host }
+// Network is the way to other brokers.
+type Network interface {
+	link.Network
+	groups.Network
+}
+
+// Config of a Broker. What is not marked is required.
+type Config struct {
+	Node        ident.NodeID
+	Store       *storage.Store
+	Coordinator Coordinator
+	Network     Network
+	Lease       func() bool   // whether this node is sure to count as alive
+	LeaseFor    time.Duration // how long a lease is, of every broker
+	// Renounce ends a life of this node; nil: nothing is repaired. See host.Config.
+	Renounce   func(life cluster.Life, why error)
+	Lag        time.Duration // replica_lag; 0: 2s
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: nothing is counted in public
+}
+
+// Broker serves the partitions of one node, and the consumer groups on those that it leads.
+type Broker struct {
+	self   ident.NodeID
+	others groups.Network
+	host   *host.Host
+	groups *groups.Groups
+}
 
 // New makes a Broker. It opens nothing.
-func New(cfg Config) *Broker { return &Broker{host: host.New(cfg)} }
+func New(cfg Config) *Broker {
+	b := &Broker{self: cfg.Node, others: cfg.Network}
+	b.host = host.New(host.Config{
+		Node: cfg.Node, Store: cfg.Store, Coordinator: cfg.Coordinator, Network: cfg.Network, Lease: cfg.Lease, Renounce: cfg.Renounce,
+		Applied: func(s *cluster.Snapshot) { b.groups.Apply(s) }, Lag: cfg.Lag, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	b.groups = groups.New(groups.Config{
+		Self: cfg.Node, Coordinator: cfg.Coordinator, Partitions: b, Network: anywhere{b}, Lease: cfg.Lease, Life: b.host.Links().Self,
+		Handover: cfg.LeaseFor, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return b
+}
+
+// anywhere appends to partitions of this broker and of others.
+type anywhere struct{ *Broker }
+
+func (a anywhere) Append(to ident.NodeID, req rpc.Append, done func(rpc.Appended)) {
+	if to == a.self {
+		a.Broker.Append(req, done)
+		return
+	}
+	a.others.Append(to, req, done)
+}
 
 // Open settles the data folder against a snapshot that knows this node's
 // registration, opens every partition and leads what the node should lead.
 func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
-	if err := b.host.Register(); err != nil {
+	if err := errors.Join(b.host.Register(), b.groups.Register()); err != nil {
 		return err
 	}
 	if err := b.host.Sweep(s); err != nil {
@@ -36,7 +95,12 @@ func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
 }
 
 // Run follows the coordinator until ctx ends.
-func (b *Broker) Run(ctx context.Context) error { return b.host.Run(ctx) }
+func (b *Broker) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return b.host.Run(ctx) })
+	g.Go(func() error { return b.groups.Run(ctx) })
+	return g.Wait()
+}
 
 // Live begins a life of this broker: it follows others, and is followed, under it.
 // Streams of a former life end. In its registration certain partitions were declared
@@ -125,3 +189,23 @@ func (b *Broker) Loads() []rpc.PartitionLoad {
 // Mended are the partitions whose replica here was damaged within the last minute, and
 // is fetched anew.
 func (b *Broker) Mended() []ident.Partition { return b.host.Mended() }
+
+// Take leases records to a member of a group, of partitions that this node leads.
+func (b *Broker) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
+	return b.groups.Take(ctx, t)
+}
+
+// Settle takes in what a member has done with its records.
+func (b *Broker) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) {
+	return b.groups.Settle(ctx, s)
+}
+
+// Standings says how groups stand on partitions that this node leads.
+func (b *Broker) Standings(ctx context.Context, s rpc.StandingsOf) ([]rpc.GroupStanding, error) {
+	return b.groups.Standings(ctx, s)
+}
+
+// RecordStatus says what became of a record in every group of its topic.
+func (b *Broker) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.RecordStatus, error) {
+	return b.groups.RecordStatus(ctx, s)
+}

@@ -150,7 +150,7 @@ func (c *gatherer) commit(ctx context.Context, parts []cluster.CommitOf, shares 
 		err = answer.Refusal.Fault()
 	}
 	if err != nil {
-		if !fault.Is(err, fault.CoordinatorUnavailable) && !fault.Is(err, fault.UnknownOutcome) && ctx.Err() == nil {
+		if !expected(err) && ctx.Err() == nil {
 			c.g.cfg.Logger.Error("the coordinator refuses what consumers acknowledged here; it is asked again", "parts", len(parts), "err", err)
 		}
 		for _, s := range shares {
@@ -166,6 +166,12 @@ func (c *gatherer) commit(ctx context.Context, parts []cluster.CommitOf, shares 
 		taken = taken[n:]
 	}
 	return true
+}
+
+// expected is an error of a coordinator that cannot be reached, or of a life of this node
+// that is over: another begins, or what it leads gets other leaders.
+func expected(err error) bool {
+	return fault.Is(err, fault.CoordinatorUnavailable) || fault.Is(err, fault.UnknownOutcome) || fault.Is(err, fault.Fenced)
 }
 
 // committed tells the machine that asked, if it is still there.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -434,8 +433,6 @@ func TestACommitIsBounded(t *testing.T) {
 func TestGroupsWithoutMembersCostNothing(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		topic := s.topic("orders", 4)
-		synctest.Wait()
-		before := runtime.NumGoroutine()
 		s.mu.Lock()
 		var all []*cluster.Group
 		for i := range 10_000 {
@@ -449,23 +446,24 @@ func TestGroupsWithoutMembersCostNothing(t *testing.T) {
 			s.log.Append(topic.Ref(0), "a")
 			time.Sleep(time.Second)
 		}
-		if n := runtime.NumGoroutine(); n > before || s.loaded() > 0 {
-			t.Errorf("%d goroutines more, %d reads of progress", n-before, s.loaded())
+		idle := func() {
+			t.Helper()
+			p, _ := s.nodes[n1].post(topic.Ref(0))
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.units) > 0 || p.watching || p.loading {
+				t.Errorf("%d units; watched: %v, loading: %v", len(p.units), p.watching, p.loading)
+			}
 		}
-		if p, _ := s.nodes[n1].post(topic.Ref(0)); len(p.atWork()) > 0 {
-			t.Errorf("%d units", len(p.atWork()))
+		if idle(); s.loaded() > 0 {
+			t.Errorf("%d reads of progress", s.loaded())
 		}
 		// With its first member one of them is at work, and after its last one not any more.
 		m := s.join(all[7], "m1")
 		s.nodes[n1].takes(t, topic.Ref(0), m, 1, 0, "0/1")
 		s.lapse(all[7], "m1", "")
 		time.Sleep(time.Minute)
-		if p, _ := s.nodes[n1].post(topic.Ref(0)); len(p.atWork()) > 0 {
-			t.Errorf("%d units", len(p.atWork()))
-		}
-		if n := runtime.NumGoroutine(); n > before {
-			t.Errorf("%d goroutines more", n-before)
-		}
+		idle()
 		// State that is asked for is read, many groups at once, and not kept.
 		began := s.loaded()
 		status, err := s.nodes[n1].RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: topic.Ref(0), Offset: 3})

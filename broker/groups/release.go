@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"tidewire/internal/cluster"
-	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/sleep"
 )
@@ -76,7 +75,7 @@ func (r *releases) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if !fault.Is(err, fault.CoordinatorUnavailable) && !fault.Is(err, fault.UnknownOutcome) && ctx.Err() == nil {
+		if !expected(err) && ctx.Err() == nil {
 			r.g.cfg.Logger.Error("the coordinator refuses that partitions are released; it is asked again", "partitions", len(change.Of), "err", err)
 		}
 		for u, epoch := range some { // twice does no harm

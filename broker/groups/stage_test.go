@@ -355,8 +355,12 @@ func (s *stage) Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.
 	defer s.mu.Unlock()
 	s.loads++
 	var out []cluster.GroupProgress
+	wanted := map[ident.GroupID]bool{}
+	for _, id := range of.Groups {
+		wanted[id] = true
+	}
 	for g := range s.snap.Groups[of.Partition.Topic].All() {
-		if slices.Contains(of.Groups, g.ID) {
+		if wanted[g.ID] {
 			out = append(out, cluster.GroupProgress{Group: g.ID, Reset: g.Reset, Progress: s.progress[g.ID][of.Partition.Index].progress(of.Partition.Index)})
 		}
 	}

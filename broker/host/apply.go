@@ -90,6 +90,9 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 	err := errors.Join(g.Wait(), h.drop(s))
 	h.enlist()
 	h.links.Want(h.leaders())
+	if h.cfg.Applied != nil {
+		h.cfg.Applied(s)
+	}
 	h.mu.Lock()
 	h.index = s.Index
 	if h.acted != nil {

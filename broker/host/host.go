@@ -38,7 +38,8 @@ type Config struct {
 	// Renounce ends a life of this node, so that the next one begins: in its
 	// registration the coordinator hears what is damaged. nil: nothing is repaired.
 	Renounce   func(life cluster.Life, why error)
-	Lag        time.Duration // replica_lag; 0: 2s
+	Applied    func(*cluster.Snapshot) // told of each snapshot once the replicas know it, before Reached says so; nil: nobody is
+	Lag        time.Duration           // replica_lag; 0: 2s
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: nothing is counted in public
 }

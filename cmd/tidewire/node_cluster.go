@@ -28,6 +28,7 @@ import (
 type director interface {
 	gateway.Coordinator
 	Propose(ctx context.Context, c cluster.Change) (cluster.Answer, error)
+	Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 	Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
 	Report(ctx context.Context, s cluster.Suspicion) error
 	// Age is how long ago this node heard a coordinator that hears the one that leads.

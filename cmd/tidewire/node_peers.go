@@ -46,8 +46,17 @@ func (a *addresses) of(id ident.NodeID) string {
 	return ""
 }
 
-// network opens replication streams.
+// network opens replication streams, and appends to what other brokers lead.
 type network struct{ *rpc.Peers }
+
+func (n network) Append(to ident.NodeID, req rpc.Append, done func(rpc.Appended)) {
+	p, err := n.Node(to)
+	if err != nil {
+		done(rpc.Appended{Err: err})
+		return
+	}
+	p.Append(req, done)
+}
 
 func (n network) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, error) {
 	p, err := n.Node(f.Leader.Node)
