@@ -44,26 +44,15 @@ func (m *Machine) commitOf(leader ident.NodeID, c *cluster.CommitOf) bool {
 	return true
 }
 
-// mayAcknowledge says whether the epochs of a part are those of whom it speaks for. What
-// is done is somebody's word; the rest is the leader's.
+// mayAcknowledge says whether the epochs of a part are those of whom it speaks for. A part
+// that speaks for nobody is the leader's own word.
 func mayAcknowledge(g *cluster.Group, c *cluster.CommitOf) bool {
 	if c.Assignment != 0 {
 		if o := g.Owner(c.Partition); o == nil || o.Member == "" || o.Epoch != c.Assignment {
 			return false
 		}
 	}
-	if c.Member != "" || c.Epoch != 0 {
-		if !lives(g, &cluster.MemberLife{Member: c.Member, Epoch: c.Epoch}) {
-			return false
-		}
-	}
-	if len(c.Done) == 0 {
-		return true
-	}
-	if g.Settings.Mode == cluster.Exclusive {
-		return c.Assignment != 0
-	}
-	return c.Member != ""
+	return c.Member == "" && c.Epoch == 0 || lives(g, &cluster.MemberLife{Member: c.Member, Epoch: c.Epoch})
 }
 
 // Progress tells how far groups have come on a partition. Nothing of it ever changes.

@@ -77,8 +77,7 @@ const maxHeld = 2 * cluster.MaxUnfinished
 // nothing more. It refuses where that would leave a gap in the sequence of intents, or
 // more unfinished than there may be.
 func merge(p cluster.Progress, c *cluster.CommitOf) (cluster.Progress, bool) {
-	var ok bool
-	if p.Intents, p.Sequence, ok = intend(p.Intents, p.Sequence, c.Intents); !ok {
+	if !intend(&p, c.Intents) {
 		return p, false
 	}
 	var dead []cluster.Span
@@ -111,22 +110,34 @@ func merge(p cluster.Progress, c *cluster.CommitOf) (cluster.Progress, bool) {
 	return p, len(p.Done) <= maxHeld && len(p.Counts) <= maxHeld && len(p.Intents) <= maxHeld
 }
 
-// intend adds the intents that are not known yet.
-func intend(known []cluster.Intent, sequence int64, more []cluster.Intent) ([]cluster.Intent, int64, bool) {
+// intend adds the intents that are not known yet. It refuses a gap in their sequence, and
+// a number that went to another record: such a letter would pass for a copy of that one's.
+func intend(p *cluster.Progress, more []cluster.Intent) bool {
 	for _, i := range more {
-		if i.Sequence < sequence {
+		switch {
+		case i.Sequence > p.Sequence, i.Sequence < p.Sequence && !intended(p, i):
+			return false
+		case i.Sequence < p.Sequence:
 			continue
-		}
-		if i.Sequence > sequence {
-			return nil, 0, false
 		}
 		if len(i.Reason) > cluster.MaxReasonBytes {
 			i.Reason = strings.ToValidUTF8(i.Reason[:cluster.MaxReasonBytes], "")
 		}
-		known = append(slices.Clip(known), i)
-		sequence++
+		p.Intents = append(slices.Clip(p.Intents), i)
+		p.Sequence++
 	}
-	return known, sequence, true
+	return true
+}
+
+// intended says that an intent of an earlier number is the one that had it: it is still
+// there, or was carried out.
+func intended(p *cluster.Progress, i cluster.Intent) bool {
+	for k := range p.Intents {
+		if p.Intents[k].Sequence == i.Sequence {
+			return p.Intents[k].Offset == i.Offset
+		}
+	}
+	return i.Offset < p.Floor || holds(p.Dead, i.Offset)
 }
 
 // counts are those that are known and those that are told, of records that are neither

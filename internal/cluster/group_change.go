@@ -120,8 +120,9 @@ type CommitOf struct {
 	Leader    ident.Epoch // of the partition
 	Reset     uint64
 	// Assignment is the owner's, in exclusive mode. Member and Epoch name whose
-	// acknowledgements these are, in shared mode. What no member is part of (Expired,
-	// Published, Intents, Counts) comes in a part with neither.
+	// acknowledgements these are, in shared mode. What no member is part of comes in a
+	// part with neither: Published, Intents, Counts, Start, and as Done the offsets that
+	// hold no record.
 	Assignment ident.Assignment  `json:",omitempty"`
 	Member     string            `json:",omitempty"`
 	Epoch      ident.MemberEpoch `json:",omitempty"`
