@@ -139,7 +139,7 @@ func nodeOf(id ident.NodeID) cluster.Node {
 }
 
 // run opens a coordinator of the net and runs it until stop, or the end of the test.
-func (n *net3) run(t *testing.T, id ident.NodeID, dir string, adjust func(*coordinator.Config)) (c *coordinator.Coordinator, stop func()) {
+func (n *net3) run(t testing.TB, id ident.NodeID, dir string, adjust func(*coordinator.Config)) (c *coordinator.Coordinator, stop func()) {
 	t.Helper()
 	l := link{n, id}
 	cfg := coordinator.Config{
@@ -165,7 +165,7 @@ func (n *net3) run(t *testing.T, id ident.NodeID, dir string, adjust func(*coord
 // patience is for a machine that does much else; bounds of time are those of the e2e soaks.
 const patience = 15 * time.Second
 
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

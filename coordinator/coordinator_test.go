@@ -25,7 +25,7 @@ func config(dir string) coordinator.Config {
 }
 
 // start opens a coordinator and runs it until stop or the end of the test.
-func start(t *testing.T, cfg coordinator.Config) (c *coordinator.Coordinator, stop func()) {
+func start(t testing.TB, cfg coordinator.Config) (c *coordinator.Coordinator, stop func()) {
 	t.Helper()
 	c = coordinator.New(cfg)
 	if err := c.Open(t.Context()); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // topical is one coordinator with a topic of so many partitions, all led by its node.
-func topical(t *testing.T, partitions int) (*coordinator.Coordinator, *cluster.Topic, cluster.Life) {
+func topical(t testing.TB, partitions int) (*coordinator.Coordinator, *cluster.Topic, cluster.Life) {
 	t.Helper()
 	n := newNet()
 	c, _ := n.run(t, ident.NodeID{1}, t.TempDir(), nil)
@@ -189,57 +189,54 @@ func TestSessionsEndInSilenceAndOutliveTheirLeader(t *testing.T) {
 	eventually(t, patience, "nobody touches, so nobody is left", func() bool { return len(members(to)) == 0 })
 }
 
-// TestTenThousandGroups registers them through Raft, one after the other, and says what
-// they cost.
-func TestTenThousandGroups(t *testing.T) {
-	if testing.Short() {
-		t.Skip("ten thousand writes to the disk")
-	}
+// BenchmarkTenThousandGroups registers them on one topic, through Raft and the feed, and
+// says what they cost.
+func BenchmarkTenThousandGroups(b *testing.B) {
 	const groups = 10_000
-	c, orders, life := topical(t, 8)
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	began := time.Now()
-	quarter := began
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range 8 { // as clients do
-		wg.Go(func() {
-			for i := range next {
-				change := registration(orders, fmt.Sprint("group-", i), 1)
-				change.GroupRegister.ID = ident.GroupID{1, byte(i), byte(i >> 8)}
-				if _, err := c.Propose(t.Context(), change); err != nil {
-					t.Error(err)
+	for b.Loop() {
+		c, orders, life := topical(b, 8)
+		before := heap()
+		began := time.Now()
+		var wg sync.WaitGroup
+		next := make(chan int)
+		for range 8 { // as clients do
+			wg.Go(func() {
+				for i := range next {
+					change := registration(orders, fmt.Sprint("group-", i), 1)
+					change.GroupRegister.ID = ident.GroupID{1, byte(i), byte(i >> 8)}
+					if _, err := c.Propose(b.Context(), change); err != nil {
+						b.Error(err)
+					}
 				}
-			}
-		})
-	}
-	for i := range groups {
-		next <- i
-		if i%(groups/4) == groups/4-1 {
-			t.Logf("%d groups: %s more", i+1, time.Since(quarter).Round(time.Millisecond))
-			quarter = time.Now()
+			})
 		}
+		var quarters []time.Duration
+		for i := range groups {
+			next <- i
+			if i%(groups/4) == groups/4-1 {
+				quarters = append(quarters, time.Since(began).Round(time.Millisecond))
+			}
+		}
+		close(next)
+		wg.Wait()
+		if n := c.Snapshot().Groups[orders.ID].Len(); n != groups {
+			b.Fatalf("%d groups", n)
+		}
+		b.Logf("a quarter each after %v", quarters)
+		b.ReportMetric(time.Since(began).Seconds(), "s/10000-groups")
+		b.ReportMetric(float64(heap()-before)/groups, "B/group")
+		const commits = 200
+		began = time.Now()
+		for i := range commits {
+			propose(b, c, cluster.Change{Commit: &cluster.Commit{Leader: life, Of: []cluster.CommitOf{{Group: ident.GroupID{1, byte(i)}, Leader: 1, Start: 1}}}})
+		}
+		b.ReportMetric(float64(time.Since(began).Microseconds())/commits, "µs/commit")
 	}
-	close(next)
-	wg.Wait()
-	took := time.Since(began)
-	if n := c.Snapshot().Groups[orders.ID].Len(); n != groups {
-		t.Fatalf("%d groups", n)
-	}
-	t.Logf("%d groups of 8 partitions in %s, %d bytes each", groups, took.Round(time.Millisecond), (heap()-before)/groups)
-	if took > time.Minute {
-		t.Errorf("it took %s", took)
-	}
-	began = time.Now()
-	const commits = 200
-	for i := range commits {
-		propose(t, c, cluster.Change{Commit: &cluster.Commit{Leader: life, Of: []cluster.CommitOf{{Group: ident.GroupID{1, byte(i)}, Leader: 1, Start: 1}}}})
-	}
-	t.Logf("a commit beside them takes %s", (time.Since(began) / commits).Round(time.Microsecond))
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

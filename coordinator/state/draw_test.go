@@ -15,14 +15,15 @@ import (
 )
 
 // drawCommand makes a command that often hits something of what there is.
-func drawCommand(t *rapid.T, s *cluster.Snapshot, n byte) *state.Command {
+func drawCommand(t *rapid.T, m *state.Machine, n byte, kinds []string) *state.Command {
+	s := m.Snapshot()
 	c := &state.Command{
 		Request: state.RequestID{1, rapid.SampledFrom([]byte{n, n, n, n, n, n / 2}).Draw(t, "request")}, // some are retries
 		Time:    rapid.Int64Range(0, 1<<40).Draw(t, "time"),
 	}
-	d := &drawer{t, s}
+	d := &drawer{t, s, m}
 	name := rapid.SampledFrom([]string{"a", "b", "b", "c", "_d", ""}).Draw(t, "name")
-	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
+	switch kind := rapid.SampledFrom(kinds).Draw(t, "kind"); kind {
 	case "found":
 		c.Found = &state.Found{Cluster: ident.ClusterID{n}}
 	case "register":
@@ -50,26 +51,43 @@ func drawCommand(t *rapid.T, s *cluster.Snapshot, n byte) *state.Command {
 		c.Create = &cluster.Create{ID: ident.TopicID{n}, Spec: cluster.TopicSpec{Name: name, Partitions: d.opt("partitions", 0, 1, 3, 7), SettingsPatch: d.patch()}}
 	case "alter":
 		c.Alter = &cluster.Alter{Name: name, Patch: d.patch()}
-	default:
+	case "delete":
 		c.Delete = &cluster.Delete{Name: name}
+	default:
+		c.Change = d.groupChange(kind, n)
 	}
 	return c
 }
 
-var kinds = func() (all []string) {
-	for kind, weight := range map[string]int{
+// clusterKinds are the changes of topics and nodes, each as often as it is drawn.
+func clusterKinds() []string {
+	return weighted(map[string]int{
 		"found": 1, "register": 5, "activate": 7, "expire": 4, "insync": 10, "unfit": 1, "elect": 3,
 		"move": 4, "drain": 1, "retire": 1, "create": 4, "alter": 3, "delete": 1,
-	} {
+	})
+}
+
+func weighted(of map[string]int) (all []string) {
+	for kind, weight := range of {
 		all = append(all, slices.Repeat([]string{kind}, weight)...)
 	}
 	slices.Sort(all)
 	return all
-}()
+}
 
 type drawer struct {
 	t *rapid.T
 	s *cluster.Snapshot
+	m *state.Machine
+}
+
+// progress is what a group has done on a partition; nil: there is none.
+func (d *drawer) progress(p ident.Index, g *cluster.Group) *cluster.GroupProgress {
+	got := d.m.Progress(ident.Partition{Topic: g.Topic, Index: p}, []ident.GroupID{g.ID})
+	if len(got) == 0 {
+		return nil
+	}
+	return &got[0]
 }
 
 // move is mostly one that can be, also beside one under way.

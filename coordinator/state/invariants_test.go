@@ -112,7 +112,8 @@ type ghost struct {
 // Whatever happens, a partition's state stays well formed, changes in whole versions, and
 // everybody who may be elected holds all that is committed.
 func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
-	elections, uncleans, elrs, moves, mended := 0, 0, 0, 0, 0
+	elections, uncleans, elrs, moves := 0, 0, 0, 0
+	kinds := clusterKinds()
 	rapid.Check(t, func(t *rapid.T) {
 		m, twin := state.New(), state.New()
 		ghosts := map[ident.Partition]*ghost{}
@@ -123,7 +124,7 @@ func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
 			if i < len(begin) {
 				c = begin[i]
 			} else {
-				c = drawCommand(t, was, byte(i+1))
+				c = drawCommand(t, m, byte(i+1), kinds)
 			}
 			b := mustEncode(t, c)
 			index := uint64(i + 2)

@@ -65,7 +65,8 @@ func fits(c *cluster.CommitOf) bool {
 		return false
 	}
 	out := func(o ident.Offset) bool { return o < 0 || o >= maxOffset }
-	return !slices.ContainsFunc(c.Counts, func(k cluster.Count) bool { return out(k.Offset) || k.Deliveries < 0 }) &&
+	early := func(i cluster.Intent) bool { return slices.Contains(c.Published, i.Offset) } // nobody has published what is yet to be kept
+	return !slices.ContainsFunc(c.Intents, early) && !slices.ContainsFunc(c.Counts, func(k cluster.Count) bool { return out(k.Offset) || k.Deliveries < 0 }) &&
 		!slices.ContainsFunc(c.Intents, func(i cluster.Intent) bool { return out(i.Offset) || i.Sequence < 0 || i.Deliveries < 0 }) &&
 		!slices.ContainsFunc(c.Published, out)
 }
@@ -110,15 +111,16 @@ func merge(p cluster.Progress, c *cluster.CommitOf) (cluster.Progress, bool) {
 	return p, len(p.Done) <= maxHeld && len(p.Counts) <= maxHeld && len(p.Intents) <= maxHeld
 }
 
-// intend adds the intents that are not known yet. It refuses a gap in their sequence, and
-// a number that went to another record: such a letter would pass for a copy of that one's.
+// intend adds the intents that are not known yet. It refuses a gap in their sequence, a
+// second one of a record, and a number that went to another record: such a letter would
+// pass for a copy of that one's.
 func intend(p *cluster.Progress, more []cluster.Intent) bool {
 	for _, i := range more {
 		switch {
-		case i.Sequence > p.Sequence, i.Sequence < p.Sequence && !intended(p, i):
-			return false
-		case i.Sequence < p.Sequence:
+		case i.Sequence < p.Sequence && intended(p, i):
 			continue
+		case i.Sequence != p.Sequence, holds(p.Dead, i.Offset), slices.ContainsFunc(p.Intents, func(k cluster.Intent) bool { return k.Offset == i.Offset }):
+			return false
 		}
 		if len(i.Reason) > cluster.MaxReasonBytes {
 			i.Reason = strings.ToValidUTF8(i.Reason[:cluster.MaxReasonBytes], "")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -37,8 +38,13 @@ func encode(t interface{ Fatal(...any) }, m *state.Machine) []byte {
 // as all commands from the start; what was captured or published in between
 // does not change by what follows.
 func TestSnapshotAndTailEqualReplay(t *testing.T) {
+	kinds := slices.Concat(clusterKinds(), groupKinds())
 	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(1, 60).Draw(t, "commands")
+		begin := opening()
+		if rapid.IntRange(0, 3).Draw(t, "empty") == 0 {
+			begin = nil
+		}
+		total := len(begin) + rapid.IntRange(1, 60).Draw(t, "commands")
 		cut := rapid.IntRange(0, total).Draw(t, "cut")
 		replayed, restored := state.New(), state.New()
 		var published *cluster.Snapshot
@@ -57,8 +63,17 @@ func TestSnapshotAndTailEqualReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b := mustEncode(t, drawCommand(t, replayed.Snapshot(), byte(i+1)))
-			index := uint64(2*i + 3) // raft's own entries take indexes too
+			var c *state.Command
+			if i < len(begin) {
+				c = begin[i]
+			} else {
+				c = drawCommand(t, replayed, byte(i+1), kinds)
+			}
+			b := mustEncode(t, c)
+			index := uint64(i + 2)
+			if i >= len(begin) {
+				index = uint64(2*i + 3) // raft's own entries take indexes too
+			}
 			got := apply(t, replayed, index, b)
 			if i < cut {
 				apply(t, restored, index, b)
