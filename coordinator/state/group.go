@@ -42,7 +42,7 @@ func (g *group) find(p ident.Index) *cluster.Progress {
 func (m *Machine) groupRegister(c *cluster.GroupRegister) cluster.Answer {
 	t := m.view.ByID[c.Topic]
 	if t == nil {
-		return cluster.Answer{Refusal: refuse(fault.TopicNotFound, "the topic of this group is not there any more")}
+		return cluster.Answer{Refusal: refuse(fault.TopicNotFound, "the topic is not there, or not any more; create it first")}
 	}
 	if r := checkGroup(c.Name, &c.Patch); r != nil {
 		return cluster.Answer{Refusal: r}

@@ -130,7 +130,9 @@ func (s *stage) do(f []string) string {
 	case "delete":
 		c.Delete = &cluster.Delete{Name: f[1]}
 	default:
-		s.t.Fatalf("unknown line %q", f)
+		if out, done := s.groupLine(f, c); done {
+			return out
+		}
 	}
 	b, err := state.Encode(c)
 	if err != nil {
@@ -162,6 +164,12 @@ func (s *stage) apply(b []byte) string {
 		return fmt.Sprintf("%d: broker epoch %d\n", s.index, a.Epoch)
 	case a.Taken != nil:
 		return fmt.Sprintf("%d: taken %v\n", a.Index, a.Taken)
+	case a.Member != 0:
+		return fmt.Sprintf("%d: member epoch %d\n", a.Index, a.Member)
+	case a.Group != nil && a.Created:
+		return fmt.Sprintf("%d: registered %s\n", a.Index, a.Group.Name)
+	case a.Group != nil:
+		return fmt.Sprintf("%d: %s, modified at %d\n", a.Index, a.Group.Name, a.Group.Modified)
 	case a.Topic != nil && a.Created:
 		return fmt.Sprintf("%d: created %s\n", a.Index, a.Topic.Name)
 	case a.Topic != nil:
