@@ -20,11 +20,10 @@ func (g *Groups) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) 
 	}
 	out := rpc.Settled{Of: make([]rpc.SettledOf, len(s.Of))}
 	waits := make([]settling, len(s.Of))
-	limit, cancel := context.WithTimeout(ctx, loadLimit)
-	defer cancel()
+	by := time.Now().Add(loadLimit)
 	for i := range s.Of {
 		out.Of[i].Partition = s.Of[i].Partition
-		waits[i], out.Of[i].Err = g.settle(limit, &s, &s.Of[i], &out.Of[i])
+		waits[i], out.Of[i].Err = g.settle(ctx, by, &s, &s.Of[i], &out.Of[i])
 	}
 	for i := range waits {
 		if waits[i].answer != nil {
@@ -41,12 +40,12 @@ type settling struct {
 	answer chan lease.Answer // nil: it is decided
 }
 
-func (g *Groups) settle(ctx context.Context, s *rpc.Settle, of *rpc.SettleOf, out *rpc.SettledOf) (w settling, err error) {
+func (g *Groups) settle(ctx context.Context, by time.Time, s *rpc.Settle, of *rpc.SettleOf, out *rpc.SettledOf) (w settling, err error) {
 	u, err := g.unit(of.Partition, s.MemberLife)
 	if err != nil {
 		return w, err
 	}
-	u.ready(ctx.Done()) // if not, the unit says it
+	u.ready(ctx, by) // if it is not, it says so
 	b, err := u.post.bounds()
 	if err != nil {
 		return w, err

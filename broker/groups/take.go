@@ -83,11 +83,10 @@ type taking struct {
 
 // await waits for units whose progress is being read.
 func (c *taking) await(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, max(c.Wait, loadLimit))
-	defer cancel()
+	by := time.Now().Add(max(c.Wait, loadLimit))
 	for _, u := range c.units {
-		if u != nil && !u.ready(ctx.Done()) {
-			return // the units say it
+		if u != nil {
+			u.ready(ctx, by) // if it is not, it says so
 		}
 	}
 }

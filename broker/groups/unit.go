@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,21 +63,22 @@ func (u *unit) over() bool {
 	return u.err != nil
 }
 
-// ready waits until there is a machine; false: not in time.
-func (u *unit) ready(over <-chan struct{}) bool {
+// ready waits until there is a machine, or it is over, but not beyond a moment.
+func (u *unit) ready(ctx context.Context, by time.Time) {
 	u.mu.Lock()
 	loaded := u.loaded
 	u.mu.Unlock()
 	select {
 	case <-loaded:
-		return true
+		return
 	default:
 	}
+	timer := time.NewTimer(time.Until(by))
+	defer timer.Stop()
 	select {
 	case <-loaded:
-		return true
-	case <-over:
-		return false
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
