@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -193,7 +194,7 @@ func (m *Machine) ofNobody(budget *int) (*part, cluster.CommitOf) {
 	if p.start == 0 && len(of.Intents)+len(of.Published)+len(of.Done)+len(of.Counts) == 0 {
 		return nil, cluster.CommitOf{}
 	}
-	slices.SortFunc(of.Counts, func(a, b cluster.Count) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
+	slices.SortFunc(of.Counts, func(a, b cluster.Count) int { return cmp.Compare(a.Offset, b.Offset) })
 	*budget = left
 	return p, of
 }
@@ -250,6 +251,11 @@ func (m *Machine) Unknown(now time.Time) {
 		if h := p.hand; h != nil {
 			h.sent -= len(p.acks)
 			h.acks = append(h.acks, p.acks...)
+			for _, o := range p.acks {
+				if s := m.window.find(o); s != none {
+					m.window.at(s).doubt = true
+				}
+			}
 			if m.hands[h.member] == h {
 				c.queue(h)
 			} else {
@@ -291,13 +297,17 @@ func (m *Machine) acknowledged(o ident.Offset) {
 }
 
 // forgive gives a record back whose acknowledgement does not count. That was no delivery
-// that failed.
+// that failed. Where it may count, only fresh progress can tell.
 func (m *Machine) forgive(o ident.Offset, h *hand) {
 	s := m.window.find(o)
 	if s == none || m.window.at(s).hand != h {
 		return
 	}
 	e := m.window.at(s)
+	if e.doubt {
+		m.End()
+		return
+	}
 	m.resolve(e, ended(o))
 	if o >= m.read || o < m.start {
 		m.window.drop(s) // it is read when its turn comes, or never again

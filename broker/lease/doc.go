@@ -42,7 +42,7 @@
 // latest lease of a record can be acknowledged, and only under the epochs that it names.
 // A member whose lease ran out, and who acknowledges before the record is in other hands,
 // is believed: nobody else will have worked on it. So is one whose lease was given by
-// another leader. Such an acknowledgement ends that one record, and moves nothing past
+// another leader, if there was one. Such an acknowledgement ends that one record, and moves nothing past
 // others. To acknowledge what is processed already is no error.
 //
 // Every lease that ends without an acknowledgement was a delivery, and after the last one

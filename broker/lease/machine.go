@@ -11,9 +11,9 @@ import (
 type Config struct {
 	Partition ident.Index
 	Leader    ident.Epoch // of the partition
-	// Alone is from when on no former leader gives leases of this partition: the time of
-	// the takeover and what is left of the former leader's lease of a broker. Zero: none
-	// ever gave leases of this group.
+	// Alone is from when on nobody else gives leases of this partition: the time of the
+	// takeover and what is left of the former leader's lease of a broker, or now, where the
+	// machine before was this broker's own. Zero: none ever gave leases of this group.
 	Alone time.Time
 	// Letters is the partition of the dead-letter topic that takes what dies here. It has
 	// to stay the same as long as the group lives, because the group's producer counts.
@@ -84,7 +84,7 @@ func Begin(now time.Time, cfg Config, g *cluster.Group, p cluster.GroupProgress,
 	m.commits.sequence = p.Sequence
 	m.remember(&p)
 	m.skip()
-	if !cfg.Alone.IsZero() {
+	if m.former() {
 		m.grace = cfg.Alone.Sub(now) + g.Settings.Lease
 	}
 	if g.Reset != p.Reset || g.ID != p.Group {
@@ -112,6 +112,9 @@ func (m *Machine) remember(p *cluster.GroupProgress) {
 		m.counts[c.Offset] = c.Deliveries
 	}
 	for _, i := range p.Intents {
+		if i.Offset >= m.start && (i.Offset < p.Floor || m.known.has(i.Offset)) {
+			continue // done is done
+		}
 		m.window.addAside(entry{
 			offset: i.Offset, state: dying, given: int32(i.Deliveries),
 			letter: &letter{Intent: i, stage: intended},
@@ -120,8 +123,9 @@ func (m *Machine) remember(p *cluster.GroupProgress) {
 	}
 }
 
-// Over says that the machine's epochs are not the current ones: nothing comes of it.
-// Begin one anew, with progress that is newer.
+// Over says that the machine does not know any more what the coordinator holds: an epoch
+// is not the current one, or a member is gone of whose acknowledgements nobody knows
+// whether they count. Nothing comes of it. Begin one anew, with progress that is newer.
 func (m *Machine) Over() bool { return m.over }
 
 // End gives up. Whoever waits for a commit is answered that its outcome is unknown.
@@ -142,6 +146,9 @@ func (m *Machine) Moved(now time.Time, start, high ident.Offset) {
 		m.expire(start)
 	}
 }
+
+// former says that somebody else may have leased records that this machine did not.
+func (m *Machine) former() bool { return !m.cfg.Alone.IsZero() }
 
 func (m *Machine) exclusive() bool { return m.group.Settings.Mode == cluster.Exclusive }
 

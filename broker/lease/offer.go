@@ -6,7 +6,8 @@ import (
 )
 
 // Wants says from where, and how many records are to be offered, so that n can be leased;
-// 0: there are enough, or none to read, or too many that are not done.
+// 0: there are enough, or none to read, or too many that are not done. Ask again after a
+// Take that gave less than n: some may be held back.
 func (m *Machine) Wants(n int) (from ident.Offset, count int) {
 	if m.over || m.read >= m.high {
 		return m.read, 0
@@ -27,13 +28,13 @@ func (m *Machine) Offer(from, next ident.Offset, records []Record) ident.Offset 
 	}
 	next = min(next, m.high)
 	for _, r := range records {
-		if r.Offset < m.read {
-			continue
-		}
 		if r.Offset >= next {
 			break
 		}
 		m.hole(r.Offset)
+		if r.Offset < m.read {
+			continue
+		}
 		if s, ok := m.window.aside[r.Offset]; ok {
 			e := m.window.at(s)
 			e.hash, e.keyed, e.stamp = r.Hash, r.Keyed && m.exclusive(), r.Stamp
@@ -51,9 +52,25 @@ func (m *Machine) Offer(from, next ident.Offset, records []Record) ident.Offset 
 	return m.read
 }
 
-// hole notes that there are no records from the read position up to o. What is done of
-// that needs no mention.
+// hole notes that there are no records from the read position up to o.
 func (m *Machine) hole(o ident.Offset) {
+	for _, s := range m.window.asideWithin(m.read, o) { // somebody spoke of what is none
+		e := m.window.at(s)
+		if e.state == acking || e.letter.stage == doomed {
+			m.resolve(e, nil)
+			m.window.drop(s)
+			continue
+		}
+		m.nothing(e.offset)
+		m.read = e.offset + 1
+		m.window.reached(s)
+		m.skip()
+	}
+	m.nothing(o)
+}
+
+// nothing is a hole with nothing aside in it. What is done of that needs no mention.
+func (m *Machine) nothing(o ident.Offset) {
 	for m.read < o {
 		end := o
 		if len(m.known) > 0 {
@@ -68,7 +85,7 @@ func (m *Machine) hole(o ident.Offset) {
 }
 
 func (m *Machine) admit(r Record) {
-	e := entry{offset: r.Offset, hash: r.Hash, keyed: r.Keyed && m.exclusive(), stamp: r.Stamp, fresh: true}
+	e := entry{offset: r.Offset, hash: r.Hash, keyed: r.Keyed && m.exclusive(), stamp: r.Stamp, fresh: m.former()}
 	if c, ok := m.counts[r.Offset]; ok {
 		// The former leader's latest lease is given again under its number.
 		e.given = int32(max(c-1, 0))
@@ -87,12 +104,12 @@ func (m *Machine) expire(start ident.Offset) {
 	if m.Floor() < start || m.remembers(start) {
 		m.commits.start = start
 	}
-	for _, s := range m.window.those(func(e *entry) bool { return e.offset < start && e.state != acking }) {
-		e := m.window.at(s)
-		if e.state == dying && e.letter.stage != doomed {
-			continue // its sequence is taken: it goes to the dead letters without its value
-		}
-		m.finish(s, gone(e.offset))
+	for _, s := range m.window.those(func(e *entry) bool {
+		// What is being committed is none of retention's. Nor is a letter whose sequence is
+		// taken: it goes without its value.
+		return e.offset < start && e.state != acking && (e.state != dying || e.letter.stage == doomed)
+	}) {
+		m.finish(s, gone(m.window.at(s).offset))
 	}
 	if m.read < start {
 		m.read = start

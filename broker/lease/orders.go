@@ -22,7 +22,7 @@ type hand struct {
 	refused    bool           // a commit says that it is over, and the feed does not yet
 }
 
-// See takes in the group as it is now. False: this is no machine for it any more.
+// See takes in the group as it is now. False: the machine is over.
 func (m *Machine) See(now time.Time, g *cluster.Group) bool {
 	m.tick(now)
 	switch {
@@ -41,7 +41,7 @@ func (m *Machine) See(now time.Time, g *cluster.Group) bool {
 		m.part()
 	}
 	m.bury()
-	return true
+	return !m.over
 }
 
 func owner(g *cluster.Group, p ident.Index) cluster.Owner {

@@ -121,6 +121,9 @@ func (c *call) ack(o ident.Offset) error {
 	case dying:
 		return dead(o)
 	default:
+		if !e.leasedOnce() {
+			return ended(o)
+		}
 		c.m.leave(s)
 		c.m.letGo(e)
 		e.state, e.hand = acking, c.hand
@@ -167,7 +170,7 @@ func (c *call) nack(n rpc.Nack) error {
 	if delay < 0 {
 		delay = c.m.backoff(e)
 	}
-	c.m.fail(s, "nack", delay)
+	c.m.fail(s, "nack", min(delay, cluster.MaxLease))
 	return nil
 }
 
@@ -218,6 +221,9 @@ func (c *call) reject(r rpc.Reject) error {
 			return nil
 		}
 	default:
+		if !e.leasedOnce() {
+			return ended(r.Offset)
+		}
 		if e.fresh {
 			e.given++
 		}
@@ -249,6 +255,8 @@ func (c *call) find(o ident.Offset) (s slot, done bool, err error) {
 		return none, false, gone(o)
 	case o < m.read || m.known.has(o):
 		return none, true, nil
+	case !m.former():
+		return none, false, ended(o)
 	case m.room() == 0:
 		return none, false, fault.New(fault.Limit, "%d records of this partition are not done yet; acknowledge earlier ones first", cluster.MaxUnfinished)
 	}

@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -35,11 +37,15 @@ type entry struct {
 	place  int32 // in the heap of its state; -1: in none
 	state  state
 	keyed  bool
-	fresh  bool // this leader never leased it
+	fresh  bool // this leader never leased it, and a former one may have
 	failed bool // holds back later ones of its key
 	held   bool // available, and held back
 	told   bool // its count waits to be committed
+	doubt  bool // acknowledged in a commit of which nobody knows the outcome
 }
+
+// leasedOnce says that somebody may have had the record.
+func (e *entry) leasedOnce() bool { return e.given > 0 || e.fresh }
 
 // window holds the records that are not done.
 type window struct {
@@ -75,7 +81,7 @@ func (w *window) find(o ident.Offset) slot {
 }
 
 func (w *window) search(o ident.Offset) (int, bool) {
-	return slices.BinarySearchFunc(w.order, o, func(p place, o ident.Offset) int { return int(min(max(p.offset-o, -1), 1)) })
+	return slices.BinarySearchFunc(w.order, o, func(p place, o ident.Offset) int { return cmp.Compare(p.offset, o) })
 }
 
 func (w *window) make(e entry) slot {
@@ -161,12 +167,28 @@ func (w *window) all(yield func(slot, *entry) bool) {
 	}
 }
 
-// those are the slots of the records below the read position of which yes is true.
+// those are the slots of the records of which yes is true, those aside last.
 func (w *window) those(yes func(*entry) bool) (s []slot) {
 	for at, e := range w.all {
 		if yes(e) {
 			s = append(s, at)
 		}
 	}
+	for _, at := range w.asideWithin(math.MinInt64, math.MaxInt64) {
+		if yes(w.at(at)) {
+			s = append(s, at)
+		}
+	}
+	return s
+}
+
+// asideWithin are those aside with offsets from a up to b, by offset.
+func (w *window) asideWithin(a, b ident.Offset) (s []slot) {
+	for o, at := range w.aside {
+		if o >= a && o < b {
+			s = append(s, at)
+		}
+	}
+	slices.SortFunc(s, func(a, b slot) int { return cmp.Compare(w.at(a).offset, w.at(b).offset) })
 	return s
 }
