@@ -137,7 +137,7 @@ func (m *Machine) ofHand(h *hand, budget *int) (*part, cluster.CommitOf) {
 func (m *Machine) ofNobody(budget *int) (*part, cluster.CommitOf) {
 	c := &m.commits
 	left := *budget - partBytes
-	if !m.own() || left < intentBytes+escaped*maxReason {
+	if !m.own() || left < 0 {
 		return nil, cluster.CommitOf{}
 	}
 	spend := func(n int) bool {

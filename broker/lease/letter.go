@@ -9,9 +9,6 @@ import (
 	"tidewire/internal/ident"
 )
 
-// maxReason bounds, in bytes, why a record is dead.
-const maxReason = 256
-
 // letter is what is known of a dying record.
 type letter struct {
 	cluster.Intent
@@ -66,8 +63,8 @@ func (m *Machine) die(s slot, why string) {
 // reason makes what a member says fit to be kept.
 func reason(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > maxReason {
-		text = text[:maxReason]
+	if len(text) > cluster.MaxReasonBytes {
+		text = text[:cluster.MaxReasonBytes]
 		for !utf8.ValidString(text) {
 			text = text[:len(text)-1]
 		}

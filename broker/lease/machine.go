@@ -15,6 +15,10 @@ type Config struct {
 	// takeover and what is left of the former leader's lease of a broker, or now, where the
 	// machine before was this broker's own. Zero: none ever gave leases of this group.
 	Alone time.Time
+	// First says that nobody else gave leases under this reset epoch: the group was
+	// registered or moved while this broker led. Who speaks of a record that this machine
+	// did not lease speaks of what counts no more.
+	First bool
 	// Letters is the partition of the dead-letter topic that takes what dies here. It has
 	// to stay the same as long as the group lives, because the group's producer counts.
 	Letters ident.Index
@@ -84,7 +88,7 @@ func Begin(now time.Time, cfg Config, g *cluster.Group, p cluster.GroupProgress,
 	m.commits.sequence = p.Sequence
 	m.remember(&p)
 	m.skip()
-	if m.former() {
+	if !cfg.Alone.IsZero() {
 		m.grace = cfg.Alone.Sub(now) + g.Settings.Lease
 	}
 	if g.Reset != p.Reset || g.ID != p.Group {
@@ -112,9 +116,6 @@ func (m *Machine) remember(p *cluster.GroupProgress) {
 		m.counts[c.Offset] = c.Deliveries
 	}
 	for _, i := range p.Intents {
-		if i.Offset >= m.start && (i.Offset < p.Floor || m.known.has(i.Offset)) {
-			continue // done is done
-		}
 		m.window.addAside(entry{
 			offset: i.Offset, state: dying, given: int32(i.Deliveries),
 			letter: &letter{Intent: i, stage: intended},
@@ -148,7 +149,7 @@ func (m *Machine) Moved(now time.Time, start, high ident.Offset) {
 }
 
 // former says that somebody else may have leased records that this machine did not.
-func (m *Machine) former() bool { return !m.cfg.Alone.IsZero() }
+func (m *Machine) former() bool { return !m.cfg.First && !m.cfg.Alone.IsZero() }
 
 func (m *Machine) exclusive() bool { return m.group.Settings.Mode == cluster.Exclusive }
 

@@ -56,10 +56,11 @@ func (m *Machine) whole(t interface{ Fatalf(string, ...any) }) {
 		visit(s, e, false)
 	}
 	for o, s := range m.window.aside {
-		if o < m.read && o >= m.start {
+		e := m.window.at(s)
+		if o < m.read && o >= m.start && e.state != dying { // intents outlive a reset
 			t.Fatalf("offset %d is aside, read to %d", o, m.read)
 		}
-		visit(s, m.window.at(s), true)
+		visit(s, e, true)
 	}
 	for _, h := range m.hands {
 		if h.leased != inHands[h] || h.former {
@@ -103,6 +104,7 @@ type world struct {
 	holes    map[ident.Offset]bool
 	start    ident.Offset
 	leader   ident.Epoch
+	reset    uint64 // of the machine
 	m        *Machine
 	machines int
 
@@ -140,7 +142,10 @@ func newWorld(t *rapid.T, mode cluster.GroupMode) *world {
 
 func (w *world) high() ident.Offset { return ident.Offset(len(w.keys)) }
 
-func (w *world) begin(alone time.Time) {
+func (w *world) begin(alone time.Time) { w.beginAs(Config{Alone: alone}) }
+
+func (w *world) beginAs(cfg Config) {
+	cfg.Leader = w.leader
 	g, p := w.group, w.progress
 	g.Members, g.Owners = slices.Clone(g.Members), slices.Clone(g.Owners)
 	p.Done = together(slices.Sorted(func(yield func(ident.Offset) bool) {
@@ -151,7 +156,7 @@ func (w *world) begin(alone time.Time) {
 		}
 	}))
 	w.t.Logf("begin at %v %+v, log from %d to %d", w.now.Unix(), p, w.start, w.high())
-	w.m = Begin(w.now, Config{Leader: w.leader, Alone: alone}, &g, p, w.start, w.high())
+	w.m = Begin(w.now, cfg, &g, p, w.start, w.high())
 	w.under = nil
 	w.machines++
 	clear(w.calls)
@@ -182,10 +187,18 @@ func (w *world) over() {
 		}
 	}
 	w.twice, w.forgiving = nil, true
-	w.begin(w.now)
+	was := w.reset
+	w.reset = w.group.Reset
+	w.beginAs(Config{Alone: w.now, First: was < w.reset})
 }
 
-func (w *world) ended(o ident.Offset) bool { return w.done[o] != "" || o < w.start }
+func (w *world) ended(o ident.Offset) bool {
+	return w.done[o] != "" || o < w.start || o < w.progress.Floor && w.dying(o) // the group was moved past its intent
+}
+
+func (w *world) dying(o ident.Offset) bool {
+	return slices.ContainsFunc(w.progress.Intents, func(i cluster.Intent) bool { return i.Offset == o })
+}
 
 // apply is the coordinator's part.
 func (w *world) apply(of *cluster.CommitOf) bool {
@@ -506,7 +519,28 @@ func (w *world) wait(d time.Duration) {
 func (w *world) takeover() {
 	w.leader++
 	w.forgiving = true
+	w.reset = w.group.Reset
 	w.begin(w.now)
+}
+
+// move resets the group.
+func (w *world) move(to ident.Offset) {
+	w.group.Reset++
+	w.progress.Reset++
+	for o := range w.high() {
+		if o >= to {
+			delete(w.done, o)
+		} else if w.done[o] == "" && !w.dying(o) {
+			w.done[o] = "skipped"
+		}
+	}
+	w.progress.Start, w.progress.Floor, w.progress.Counts = to, to, nil
+	clear(w.leases)
+	clear(w.delivered)
+	clear(w.settled)
+	clear(w.calls)
+	clear(w.counts)
+	w.see()
 }
 
 var members = []string{"a", "b", "c"}
@@ -515,7 +549,7 @@ func (w *world) step() {
 	t := w.t
 	member := rapid.SampledFrom(members).Draw(t, "member")
 	offset := ident.Offset(rapid.IntRange(0, max(0, len(w.keys))).Draw(t, "offset"))
-	switch act := rapid.IntRange(0, 25).Draw(t, "act"); act {
+	switch act := rapid.IntRange(0, 26).Draw(t, "act"); act {
 	case 0, 1, 2:
 		w.keys = append(w.keys, uint32(rapid.IntRange(0, 3).Draw(t, "key")))
 		if rapid.IntRange(0, 9).Draw(t, "hole") == 0 {
@@ -581,6 +615,10 @@ func (w *world) step() {
 			delete(w.leases, w.start) // what is gone keeps nobody waiting
 			w.start++
 			w.m.Moved(w.now, w.start, w.high())
+		}
+	case 26:
+		if rapid.IntRange(0, 3).Draw(t, "really") == 0 && offset >= w.start {
+			w.move(offset)
 		}
 	case 25:
 		if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
