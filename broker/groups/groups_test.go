@@ -91,7 +91,7 @@ func TestATakeOfNobodyLeasesNothing(t *testing.T) {
 		})
 		wg.Go(func() {
 			got, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Wait: time.Minute})
-			if err != nil || len(got.Of[0].Leases) > 0 || got.Of[0].Err != nil {
+			if err != nil || len(got.Of[0].Leases) > 0 || got.Of[0].Err != nil || !got.More {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -606,6 +606,28 @@ func TestMaxInFlightHoldsOverAllPartitions(t *testing.T) {
 		}
 		if n != 4 {
 			t.Errorf("%d records", n)
+		}
+		// Who waits, on all of them, hears nothing before there is room for another.
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			got, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: refs, Wait: 5 * time.Second})
+			if err != nil || !got.More || time.Since(began) < time.Second || time.Since(began) > time.Second+pokeAgain {
+				t.Errorf("%+v, %v after %v", got, err, time.Since(began))
+			}
+		})
+		time.Sleep(time.Second)
+		for _, of := range taken.Of {
+			if len(of.Leases) > 0 {
+				if _, err := b.settle(t, m, rpc.SettleOf{Partition: of.Partition, Ack: []ident.Offset{of.Leases[0].Offset}, Through: -1}); err != nil {
+					t.Error(err)
+				}
+				break
+			}
+		}
+		wg.Wait()
+		if got, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: []ident.Partition{topic.Ref(0)}}); err != nil || got.More != (len(taken.Of[0].Leases) < 3) {
+			t.Errorf("%+v, %v", got, err)
 		}
 	})
 }

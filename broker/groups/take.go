@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 )
 
 // loadLimit is how long a call waits at least for a progress that is being read.
@@ -36,6 +37,7 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 			defer u.quit(&c.taker)
 		}
 	}
+	until := time.Now().Add(t.Wait)
 	timer := time.NewTimer(t.Wait)
 	defer timer.Stop()
 	for {
@@ -44,6 +46,11 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 		}
 		if c.try(ctx) {
 			return c.answer(), nil
+		}
+		if c.full {
+			// What is ready is poked about, to no avail before something of another
+			// partition is settled.
+			sleep.For(ctx, min(pokeAgain, max(0, time.Until(until))))
 		}
 		select {
 		case <-c.poke:
@@ -79,6 +86,7 @@ type taking struct {
 	batches int  // bytes of all batches
 	more    bool // there is something that did not fit
 	could   bool // something could be leased
+	full    bool // something is ready, and the member holds as many as it may
 }
 
 // await waits for units whose progress is being read.
@@ -91,13 +99,13 @@ func (c *taking) await(ctx context.Context) {
 	}
 }
 
-// answer is what there is to say.
-func (c *taking) answer() rpc.Taken { return rpc.Taken{Of: c.of, More: c.more} }
+// answer is what there is to say. Who leases nothing is told by More that he could.
+func (c *taking) answer() rpc.Taken { return rpc.Taken{Of: c.of, More: c.more || c.could} }
 
 // try goes through all partitions. True: there is something to answer.
 func (c *taking) try(ctx context.Context) bool {
 	failed := false
-	c.more, c.could = false, false
+	c.more, c.could, c.full = false, false, false
 	for k := range c.units {
 		i := (c.first + k) % len(c.units)
 		u := c.units[i]
@@ -134,13 +142,14 @@ func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
 		switch {
 		case ctx.Err() != nil: // who is gone takes nothing with him
 		case c.Limit == 0:
-			c.could = c.could || m.Ready(now, c.by)
+			c.could = c.could || limit > 0 && m.Ready(now, c.by)
 		case limit > 0:
 			limit = min(limit, c.fits(u.each.Load()))
 			leases, failed = m.Take(now, c.by, limit)
 		}
-		if c.Limit > 0 && m.Ready(now, c.by) {
-			c.more = true
+		if m.Ready(now, c.by) {
+			c.more = c.more || c.Limit > 0
+			c.full = c.full || limit == 0
 		}
 	})
 	if err = cmp.Or(err, failed); err != nil || len(leases) == 0 {

@@ -60,6 +60,7 @@ type lead struct {
 	ready  bool
 	asked  bool  // and has nothing, as of the last answer
 	err    error // why it gave nothing, when it was asked last
+	misses int   // how often in a row it had something, and nothing by the time of the take
 }
 
 // answer is that of a wait.
@@ -158,15 +159,19 @@ func (p *puller) leave(l *lead) {
 func (p *puller) wait(l *lead) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	l.cancel, l.ready = cancel, false
-	paused, limit := l.err != nil, waitTime
+	limit := waitTime
 	if p.once {
 		limit = 0
 	}
+	pause := min(time.Duration(l.misses*l.misses)*time.Millisecond, waitPause)
+	if l.err != nil {
+		pause = waitPause
+	}
 	p.waiting.Go(func() {
-		began := time.Now()
-		if paused && !sleep.For(ctx, waitPause) {
+		if pause > 0 && !sleep.For(ctx, pause) {
 			return
 		}
+		began := time.Now()
 		a := answer{lead: l}
 		b, err := p.g.broker(l.node, l.of)
 		if err == nil {
@@ -251,11 +256,12 @@ func (p *puller) take(to sink) (done bool) {
 		taken, err := p.lease(l, messages, bytes)
 		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
 		done = to.take(got) || done
-		switch {
-		case err == nil && taken.More && len(got) > 0:
+		if l.misses++; len(got) > 0 {
+			l.misses = 0
+		}
+		if l.err = err; err == nil && taken.More && len(got) > 0 {
 			p.isReady(l)
-		default:
-			l.err = err
+		} else {
 			p.again(l)
 		}
 		p.drain()

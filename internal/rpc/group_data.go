@@ -33,7 +33,7 @@ type Take struct {
 // Taken answers a Take: of each partition that it named what was leased there.
 type Taken struct {
 	Of []TakenOf
-	// More says that there is something to take that did not fit.
+	// More says that there is something to take that did not fit: with Limit 0, anything.
 	More bool
 }
 
