@@ -140,7 +140,9 @@ var errNoCoordinator = fault.New(fault.CoordinatorUnavailable, "this node has no
 // told is how signs of life are told.
 func told(touch pulse.Touch) pulse.Touch {
 	if touch == nil {
-		return func(context.Context, []cluster.SignOfLife) (cluster.Lost, error) { return cluster.Lost{}, errNoCoordinator }
+		return func(context.Context, []cluster.SignOfLife) (cluster.Lost, error) {
+			return cluster.Lost{}, errNoCoordinator
+		}
 	}
 	return touch
 }

@@ -132,8 +132,10 @@ func New(cfg Config) *Gateway {
 	g.pulse = pulse.New(told(cfg.Touch))
 	g.groups = groups.New(groups.Config{
 		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse,
-		Broker:  func(id ident.NodeID) (groups.Broker, error) { return g.router.Groups(id) },
-		Propose: func(ctx context.Context, change cluster.Change) (cluster.Answer, error) { return g.control().decide(ctx, change) },
+		Broker: func(id ident.NodeID) (groups.Broker, error) { return g.router.Groups(id) },
+		Propose: func(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
+			return g.control().decide(ctx, change)
+		},
 	})
 	delivered := deliver.NewMetrics(cfg.Registerer)
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
