@@ -81,13 +81,16 @@ func (b *Batch) add(e wire.Entry) {
 	}
 	switch e.Verb {
 	case wire.Ack:
-		if !p.kept[e.Offset] {
-			p.kept[e.Offset] = true
-			p.Ack = append(p.Ack, e.Offset)
-		}
+		p.ack(e.Offset)
 		return
 	case wire.Through:
-		p.Through = max(p.Through, e.Offset)
+		// The last one stands for all; but a leader that knows no leases takes it for the
+		// record it names alone, so the others are named as well.
+		before := p.Through
+		p.Through = max(before, e.Offset)
+		if least := min(before, e.Offset); least >= 0 && least < p.Through {
+			p.ack(least)
+		}
 		return
 	case wire.Nack:
 		p.Nack = append(p.Nack, rpc.Nack{Offset: e.Offset, Delay: e.Delay})
@@ -100,6 +103,13 @@ func (b *Batch) add(e wire.Entry) {
 		p.least = e.Offset
 	}
 	p.others[e.Offset] = true
+}
+
+func (p *partOf) ack(o ident.Offset) {
+	if !p.kept[o] {
+		p.kept[o] = true
+		p.Ack = append(p.Ack, o)
+	}
 }
 
 // Parts are what is to be said, by partition of the topic.

@@ -69,6 +69,7 @@ const (
 type Groups struct {
 	cfg     Config
 	watches watches
+	crowd   crowd
 }
 
 // New makes it. It starts nothing; changes are noticed only while Run does.

@@ -321,6 +321,26 @@ func TestAnOutcomeThatIsNotKnownIsAnError(t *testing.T) {
 	})
 }
 
+func TestPartitionsThatNobodyLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.keep(0, 1)
+		w.register("")
+		m := w.join("a")
+		w.Lead(w.topic.Ref(0), ident.NodeID{})
+		for _, wait := range []time.Duration{0, time.Second} {
+			if err := last(w.fetch(m, 9, wait)); !fault.Is(err, fault.LeaderUnavailable) {
+				t.Error(err)
+			}
+		}
+		if _, err := w.settle(m, wire.Ack, 0); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { w.Lead(w.topic.Ref(0), far) })
+		w.want("0:0:1", m, 9, 5*time.Second)
+	})
+}
+
 // outlet is where a member's deliveries go.
 type outlet struct {
 	mu    sync.Mutex

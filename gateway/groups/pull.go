@@ -49,6 +49,7 @@ type puller struct {
 	answers chan answer
 	leads   map[ident.NodeID]*lead
 	ready   []*lead // that have something, in the order in which they said so
+	orphans int     // partitions that nobody leads
 }
 
 // lead is what one node leads of the member's partitions.
@@ -57,10 +58,9 @@ type lead struct {
 	of     []ident.Partition
 	index  uint64 // of the snapshot that says so
 	cancel func() // ends the wait under way
-	ready  bool
-	asked  bool  // and has nothing, as of the last answer
-	err    error // why it gave nothing, when it was asked last
-	misses int   // how often in a row it had something, and nothing by the time of the take
+	asked  bool   // and has nothing, as of the last answer
+	err    error  // why it gave nothing, when it was asked last
+	misses int    // how often in a row it had something, and nothing by the time of the take
 }
 
 // answer is that of a wait.
@@ -133,6 +133,7 @@ func (p *puller) aim(to sink) error {
 	has := v.Assigned(p.m.Member)
 	to.assigned(has)
 	of := group.Leaders(v.Topic, has.Held)
+	p.orphans = len(of[ident.NodeID{}])
 	delete(of, ident.NodeID{}) // a leader comes with another snapshot
 	for node, l := range p.leads {
 		if refs := of[node]; !slices.Equal(refs, l.of) {
@@ -158,16 +159,22 @@ func (p *puller) leave(l *lead) {
 // wait asks a leader to say when it has something.
 func (p *puller) wait(l *lead) {
 	ctx, cancel := context.WithCancel(p.ctx)
-	l.cancel, l.ready = cancel, false
-	limit := waitTime
-	if p.once {
-		limit = 0
-	}
-	pause := min(time.Duration(l.misses*l.misses)*time.Millisecond, waitPause)
+	l.cancel = cancel
+	limit, pause := waitTime, min(time.Duration(l.misses*l.misses)*time.Millisecond, waitPause)
 	if l.err != nil {
 		pause = waitPause
 	}
+	leave := func() {}
+	switch {
+	case p.once:
+		limit = 0
+	case l.node != p.g.cfg.Self:
+		if leave = p.g.crowd.enter(l.node); leave == nil {
+			limit, pause, leave = 0, crowdPause, func() {}
+		}
+	}
 	p.waiting.Go(func() {
+		defer leave()
 		if pause > 0 && !sleep.For(ctx, pause) {
 			return
 		}
@@ -238,7 +245,7 @@ func (p *puller) again(l *lead) {
 }
 
 func (p *puller) isReady(l *lead) {
-	l.err, l.ready = nil, true
+	l.err = nil
 	l.cancel()
 	p.ready = append(p.ready, l)
 }
@@ -252,7 +259,6 @@ func (p *puller) take(to sink) (done bool) {
 		}
 		l := p.ready[0]
 		p.ready = p.ready[1:]
-		l.ready = false
 		taken, err := p.lease(l, messages, bytes)
 		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
 		done = to.take(got) || done
@@ -285,6 +291,9 @@ func (p *puller) lease(l *lead, messages, bytes int) (rpc.Taken, error) {
 // was nothing.
 func (p *puller) why() error {
 	var err error
+	if len(p.leads) == 0 && p.orphans > 0 {
+		return fault.New(fault.LeaderUnavailable, "none of the member's partitions has a leader at the moment")
+	}
 	for _, l := range p.leads {
 		if l.err == nil || !passing(l.err) {
 			return nil
