@@ -79,28 +79,33 @@ func (m *Machine) passOn(former cluster.Owner) {
 	delete(m.hands, former.Member)
 	m.drop(h)
 	if m.owner.Released || same {
-		m.takeBack(h)
+		m.takeBack(h, true)
 		return
 	}
 	h.former = true
 	m.lost += h.leased
 }
 
-// part ends what members held that are gone, in shared mode.
+// part ends what members held that are gone, in shared mode. One that came again gets it
+// at once.
 func (m *Machine) part() {
 	for id, h := range m.hands {
-		if now, ok := m.member(id); !ok || now.Epoch != h.epoch {
+		if now, there := m.member(id); !there || now.Epoch != h.epoch {
 			delete(m.hands, id)
 			m.drop(h)
-			m.takeBack(h)
+			m.takeBack(h, there)
 		}
 	}
 }
 
-// takeBack ends all leases of a hand at once.
-func (m *Machine) takeBack(h *hand) {
+// takeBack ends all leases of a hand.
+func (m *Machine) takeBack(h *hand, atOnce bool) {
 	for _, s := range m.window.those(func(e *entry) bool { return e.state == leased && e.hand == h }) {
-		m.fail(s, "the member is gone", 0)
+		delay := time.Duration(0)
+		if !atOnce {
+			delay = m.backoff(m.window.at(s))
+		}
+		m.fail(s, "the member is gone", delay)
 	}
 }
 

@@ -72,15 +72,16 @@ func (s *stage) duration(word string) time.Duration {
 func (s *stage) high() ident.Offset { return ident.Offset(len(s.log)) }
 
 // see shows the machine a change of the group.
-func (s *stage) see() {
+func (s *stage) see() string {
 	s.index++
 	s.group.Modified = s.index
 	g := s.group
 	g.Members, g.Owners = slices.Clone(g.Members), slices.Clone(g.Owners)
 	s.group = g
 	if s.m != nil && !s.m.See(s.now, &g) {
-		s.t.Fatal("over")
+		return "over\n"
 	}
+	return ""
 }
 
 func (s *stage) life(member string) cluster.MemberLife {
@@ -119,11 +120,11 @@ func (s *stage) orders(f []string) (string, bool) {
 		s.group.Members = slices.DeleteFunc(slices.Clone(s.group.Members), func(m cluster.Member) bool { return m.ID == f[1] })
 		s.group.Members = append(s.group.Members, cluster.Member{ID: f[1], Epoch: ident.MemberEpoch(s.index + 1)})
 		slices.SortFunc(s.group.Members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
-		s.see()
-		return fmt.Sprintf("%s@%d\n", f[1], s.index), true
+		over := s.see()
+		return fmt.Sprintf("%s@%d\n%s", f[1], s.index, over), true
 	case "gone":
 		s.group.Members = slices.DeleteFunc(slices.Clone(s.group.Members), func(m cluster.Member) bool { return m.ID == f[1] })
-		s.see()
+		return s.see(), true
 	case "owner", "same":
 		o := cluster.Owner{Member: f[1], Epoch: ident.Assignment(s.index + 1), Released: true}
 		if f[0] == "same" {
@@ -138,7 +139,7 @@ func (s *stage) orders(f []string) (string, bool) {
 			}
 		}
 		s.group.Owners = []cluster.Owner{o}
-		s.see()
+		return s.see(), true
 	default:
 		return "", false
 	}
