@@ -24,12 +24,13 @@ func (u *unit) look(ctx context.Context, b rpc.Bounds) {
 	var none bool
 	if u.with(func(m *lease.Machine, now time.Time) {
 		m.Moved(now, b.Start, b.HW)
-		none = len(u.takers) == 0
+		none = len(u.takers) == 0 || now.Before(u.unread)
 	}) != nil || none {
 		return
 	}
 	var held shelf
 	if err := u.fill(ctx, 1, minChunk, &held); err != nil {
+		_ = u.with(func(_ *lease.Machine, now time.Time) { u.unread = now.Add(maxPause) })
 		u.post.g.cfg.Logger.Debug("a log cannot be read for a group", "topic_id", u.post.ref.Topic, "partition", u.post.ref.Index, "group", u.name, "err", err)
 	}
 }

@@ -122,8 +122,16 @@ func (g *Groups) known() *cluster.Snapshot {
 	return g.snapshot
 }
 
+// hearLimit is how long a caller waits that knows more than this node.
+const hearLimit = 5 * time.Second
+
 // reached waits until what a caller knows was acted on here.
 func (g *Groups) reached(ctx context.Context, index uint64) error {
+	if g.known().Index >= index {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hearLimit)
+	defer cancel()
 	if err := g.cfg.Partitions.Reached(ctx, index); err != nil {
 		return fault.New(fault.LeaderUnavailable, "this node has yet to hear what the caller knows: %w", err)
 	}

@@ -35,6 +35,7 @@ type unit struct {
 	loaded   chan struct{}  // closed when there is a machine, or it is over
 	takers   []*taker       // who waits, in turn
 	settling map[lease.Token]chan lease.Answer
+	unread   time.Time        // until then the log is not read for those who wait: it failed
 	released ident.Assignment // the latest that was to be released
 	deadline due[*unit]       // of timers
 }
@@ -183,11 +184,13 @@ func (u *unit) afterLocked(now time.Time) {
 	due := u.m.Deadline()
 	if len(u.takers) > 0 {
 		if u.pokeLocked(now) {
-			if again := now.Add(pokeAgain); due.IsZero() || again.Before(due) {
-				due = again
-			}
+			due = sooner(due, now.Add(pokeAgain))
 		} else if _, n := u.m.Wants(1); n > 0 {
-			nudge(u.post.wake) // there are records that were not read
+			if now.Before(u.unread) {
+				due = sooner(due, u.unread)
+			} else {
+				nudge(u.post.wake) // there are records that were not read
+			}
 		}
 	}
 	g.timers.set(&u.deadline, due)
@@ -195,6 +198,14 @@ func (u *unit) afterLocked(now time.Time) {
 		u.endLocked(fault.New(fault.Fenced, "group %q has no members", u.name))
 		nudge(u.post.wake)
 	}
+}
+
+// sooner is the first of two moments, a zero one being none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // tick lets time pass.

@@ -10,10 +10,10 @@ import (
 
 // Bounds of what one call about groups may name or give.
 const (
-	MaxTaken       = 10_000 // leases of a Taken
-	MaxSettled     = 10_000 // partitions and offsets of a Settle, all together
-	MaxReasonBytes = 512    // of a Reject
-	MaxStandings   = 10_000 // groups times partitions of a StandingsOf
+	MaxTaken       = 10_000                 // leases of a Taken
+	MaxSettled     = 10_000                 // partitions and offsets of a Settle, all together
+	MaxReasonBytes = cluster.MaxReasonBytes // of a Reject
+	MaxStandings   = 10_000                 // groups times partitions of a StandingsOf
 )
 
 // Take asks a broker for records to be leased to a member, of partitions that it leads.
