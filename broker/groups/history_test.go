@@ -23,23 +23,59 @@ type worker struct {
 	name  string
 	rand  *rand.Rand
 	ended chan struct{} // closed when it is to stop
-	ledger
+	*ledger
 }
 
-// ledger is what all members together were told.
-type ledger interface {
-	acknowledged(ref ident.Partition, o ident.Offset)
-}
-
-type book struct {
+// ledger is what all members together were told, and what they hold.
+type ledger struct {
 	mu    sync.Mutex
 	acked map[string]bool
+	held  map[string]hold
 }
 
-func (b *book) acknowledged(ref ident.Partition, o ident.Offset) {
+type hold struct {
+	member string
+	until  time.Time
+}
+
+func placed(ref ident.Partition, o ident.Offset) string { return fmt.Sprint(ref.Index, "/", o) }
+
+func (b *ledger) acknowledged(ref ident.Partition, o ident.Offset) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.acked[fmt.Sprint(ref.Index, "/", o)] = true
+	b.acked[placed(ref, o)] = true
+}
+
+// taken notes leases. In exclusive mode nobody else holds them.
+func (w *worker) taken(ref ident.Partition, leases []rpc.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range leases {
+		key := placed(ref, l.Offset)
+		if h := w.held[key]; w.g.Settings.Mode == cluster.Exclusive && h.member != w.name && time.Now().Before(h.until) {
+			w.t.Errorf("%s was leased to %s, and %s holds it for another %v", key, w.name, h.member, time.Until(h.until))
+		}
+		if w.acked[key] {
+			w.t.Errorf("%s was acknowledged, and leased again", key)
+		}
+		w.held[key] = hold{w.name, time.Now().Add(l.Left)}
+	}
+}
+
+// drop lets go of a record, or of all: its life is over.
+func (w *worker) drop(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, h := range w.held {
+		if h.member == w.name && (key == "" || k == key) {
+			delete(w.held, k)
+		}
+	}
+}
+
+func (w *worker) join() cluster.MemberLife {
+	w.drop("")
+	return w.s.join(w.g, w.name)
 }
 
 // leader is who leads a partition, as everybody hears it.
@@ -51,7 +87,7 @@ func (s *stage) leader(ref ident.Partition) *node {
 }
 
 func (w *worker) run() {
-	life := w.s.join(w.g, w.name)
+	life := w.join()
 	for {
 		select {
 		case <-w.ended:
@@ -64,16 +100,17 @@ func (w *worker) run() {
 			cancel()
 			if err != nil || taken.Of[0].Err != nil {
 				if err == nil && fault.Is(taken.Of[0].Err, fault.Fenced) && w.rand.IntN(20) == 0 {
-					life = w.s.join(w.g, w.name)
+					life = w.join()
 				}
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}
 			holds(w.t, taken.Of[0])
+			w.taken(ref, taken.Of[0].Leases)
 			w.settle(life, ref, taken.Of[0].Leases)
 		}
 		if w.rand.IntN(30) == 0 {
-			life = w.s.join(w.g, w.name)
+			life = w.join()
 		}
 	}
 }
@@ -81,13 +118,16 @@ func (w *worker) run() {
 func (w *worker) settle(life cluster.MemberLife, ref ident.Partition, leases []rpc.Lease) {
 	of := rpc.SettleOf{Partition: ref, Through: -1}
 	said := map[ident.Offset]bool{}
+	var let []ident.Offset // what it lets go of
 	for _, l := range leases {
+		let = append(let, l.Offset)
 		switch w.rand.IntN(10) {
 		case 0:
 			of.Nack = append(of.Nack, rpc.Nack{Offset: l.Offset, Delay: time.Duration(w.rand.IntN(3)-1) * 100 * time.Millisecond})
 		case 1:
 			of.Reject = append(of.Reject, rpc.Reject{Offset: l.Offset, Reason: "chance"})
-		case 2: // lost
+		case 2: // lost: it holds it to the end
+			let = let[:len(let)-1]
 		default:
 			of.Ack = append(of.Ack, l.Offset)
 			said[l.Offset] = true
@@ -95,6 +135,9 @@ func (w *worker) settle(life cluster.MemberLife, ref ident.Partition, leases []r
 	}
 	if w.rand.IntN(4) == 0 {
 		time.Sleep(time.Duration(w.rand.IntN(3000)) * time.Millisecond)
+	}
+	for _, o := range let {
+		w.drop(placed(ref, o))
 	}
 	done, err := w.s.leader(ref).Settle(context.Background(), rpc.Settle{MemberLife: life, Of: []rpc.SettleOf{of}})
 	if err != nil || done.Of[0].Err != nil {
@@ -126,7 +169,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 		s.Mode, s.Lease, s.Backoff, s.MaxInFlight = mode, 2*time.Second, 100*time.Millisecond, 40
 	})
 	refs := []ident.Partition{topic.Ref(0), topic.Ref(1)}
-	b := &book{acked: map[string]bool{}}
+	b := &ledger{acked: map[string]bool{}, held: map[string]hold{}}
 	ended := make(chan struct{})
 	var members sync.WaitGroup
 	for i := range 3 {
@@ -139,7 +182,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 		for range chance.IntN(5) {
 			s.log.Append(ref, "a", "", "b", "c")
 		}
-		switch chance.IntN(8) {
+		switch chance.IntN(10) {
 		case 0:
 			s.lead(ref, []ident.NodeID{n1, n2}[chance.IntN(2)])
 		case 1:
@@ -152,6 +195,16 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 			s.set(func(s *stage) {
 				if s.refuse = nil; chance.IntN(2) == 0 {
 					s.refuse = fault.New(fault.DiskFull, "full")
+				}
+			})
+		case 6:
+			s.lapse(g, fmt.Sprint("m", chance.IntN(3)), "")
+		case 7:
+			s.alter(g, func(g *cluster.Group) {
+				if o := g.Owner(ref.Index); o != nil && o.Member != "" && len(g.Members) > 0 {
+					if next := g.Members[chance.IntN(len(g.Members))].ID; next != o.Member {
+						o.Next = next
+					}
 				}
 			})
 		case 5:
@@ -184,7 +237,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 			t.Errorf("partition %d: floor %d of %d, intents %v", ref.Index, all.floor, bounds.HW, all.intents)
 		}
 		for o := range bounds.HW {
-			switch key := fmt.Sprint(ref.Index, "/", o); all.done[o] {
+			switch key := placed(ref, o); all.done[o] {
 			case "processed":
 			case "dead":
 				if dead++; b.acked[key] {
