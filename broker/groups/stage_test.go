@@ -32,14 +32,16 @@ type stage struct {
 	progress map[ident.GroupID]map[ident.Index]*tally
 	appended map[string]map[string]ident.Offset // by dead-letter topic, by producer and sequence
 
-	delay    time.Duration // of every change
-	down     bool          // nobody answers, and nothing is made
-	deaf     bool          // changes are made, and nobody hears of it
-	refuse   error         // of an append
-	commits  []time.Time
-	parts    int
-	releases int
-	loads    int
+	delay  time.Duration // of every change
+	down   bool          // nobody answers, and nothing is made
+	deaf   bool          // changes are made, and nobody hears of it
+	refuse error         // of an append
+	// refuseOwn refuses what is of no member.
+	refuseOwn bool
+	commits   []time.Time
+	parts     int
+	releases  int
+	loads     int
 }
 
 // tally is a group's progress on a partition, record by record.
@@ -450,6 +452,8 @@ func (s *stage) takeLocked(leader cluster.Life, of cluster.CommitOf) bool {
 			o := g.Owner(of.Partition)
 			m, there := g.Member(of.Member)
 			switch {
+			case s.refuseOwn && of.Assignment == 0 && of.Member == "":
+				return false
 			case p.Leader != leader.Node || p.LeaderEpoch != of.Leader || g.Reset != of.Reset:
 				return false
 			case of.Assignment != 0 && (o == nil || o.Epoch != of.Assignment):
