@@ -12,9 +12,8 @@ import (
 // large is a cluster of three nodes with 5,000 partitions on each of them.
 func large(t testing.TB, topics int) (m *state.Machine, do func(cluster.Change) cluster.Answer) {
 	m = state.New()
-	index := uint64(0)
 	do = func(c cluster.Change) cluster.Answer {
-		index++
+		index := m.Index() + 1
 		b := mustEncode(t, &state.Command{Request: state.RequestID{byte(index >> 16), byte(index >> 8), byte(index)}, Change: c})
 		a, err := m.Apply(index, b)
 		if err != nil || a.Refusal != nil {
