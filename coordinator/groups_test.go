@@ -102,6 +102,43 @@ func TestProgressIsNeverOlderThanItIsAskedFor(t *testing.T) {
 	}
 }
 
+// A commit goes to the leader by way of any coordinator, and any of them tells of it, once
+// it has come there.
+func TestAnyCoordinatorTellsProgressOnceItHasComeThere(t *testing.T) {
+	n := newNet()
+	all := n.three(t)
+	at := leading(t, all)
+	epoch, err := all[at].Register(t.Context(), nodeOf(ident.NodeID{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, _, err := all[at].CreateTopic(t.Context(), topic("orders", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := propose(t, all[at], registration(orders, "billing", 1)).Group.ID
+	life := cluster.Life{Node: ident.NodeID{1}, Epoch: epoch}
+	for i := range 20 {
+		done := cluster.CommitOf{Group: group, Leader: 1, Done: []cluster.Span{{From: ident.Offset(i), To: ident.Offset(i + 1)}}}
+		a := propose(t, all[i%3], cluster.Change{Commit: &cluster.Commit{Leader: life, Of: []cluster.CommitOf{done}}})
+		for k, c := range all {
+			got, err := c.Progress(t.Context(), cluster.ProgressOf{Partition: orders.Ref(0), After: a.Index, Groups: []ident.GroupID{group}})
+			if err != nil || len(got) != 1 || got[0].Floor != ident.Offset(i+1) {
+				t.Fatalf("%d tells after commit %d: %+v, %v", k+1, i, got, err)
+			}
+		}
+	}
+	// One that is cut off says so: it has not come there.
+	cut := (at + 1) % 3
+	n.cut(ident.NodeID{byte(cut + 1)})
+	a := propose(t, all[at], cluster.Change{Commit: &cluster.Commit{Leader: life}})
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got, err := all[cut].ServeProgress(short, cluster.ProgressOf{Partition: orders.Ref(0), After: a.Index, Groups: []ident.GroupID{group}}); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Members that are heard live on, through a change of the leader too, and those that are
 // not go, with their partitions.
 func TestSessionsEndInSilenceAndOutliveTheirLeader(t *testing.T) {

@@ -177,3 +177,25 @@ func TestTheLargestChangesOfGroupsFit(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkCommit is a commit of 200 groups, each with a few acknowledgements.
+func BenchmarkCommit(b *testing.B) {
+	const groups = 200
+	m, _ := crowded(b, groups, 8)
+	life := m.Snapshot().Nodes[ident.NodeID{1}].Life()
+	var commands [][]byte
+	for i := range 100 {
+		c := &cluster.Commit{Leader: life}
+		for g := range groups {
+			o := ident.Offset(3 * i)
+			c.Of = append(c.Of, cluster.CommitOf{Group: ident.GroupID{1, byte(g)}, Partition: ident.Index(g % 8), Leader: 1, Done: []cluster.Span{{From: o, To: o + 1}, {From: o + 2, To: o + 3}}, Counts: []cluster.Count{{Offset: o + 1, Deliveries: 2}}})
+		}
+		commands = append(commands, mustEncode(b, &state.Command{Change: cluster.Change{Commit: c}}))
+	}
+	b.SetBytes(int64(len(commands[0])))
+	for i := 0; b.Loop(); i++ {
+		if a, err := m.Apply(m.Index()+1, commands[i%len(commands)]); err != nil || !a.Taken[0] {
+			b.Fatal(a, err)
+		}
+	}
+}

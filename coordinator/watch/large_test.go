@@ -54,10 +54,35 @@ func large(partitions int) *cluster.Snapshot {
 		}
 		s.Topics[t.Name], s.ByID[t.ID] = t, t
 	}
+	crowd(s.Groups, s.Topics["topic-0"])
 	for i := range 4096 {
 		s.Deleted[ident.TopicID{0xee, byte(i >> 8), byte(i)}] = uint64(1 + i%6)
 	}
 	return s
+}
+
+// crowd gives a topic many groups, and one of as many members as there may be, with the
+// longest names.
+func crowd(into map[ident.TopicID]*cluster.GroupTable, t *cluster.Topic) {
+	var all []*cluster.Group
+	for i := range 5_001 {
+		g := &cluster.Group{ID: ident.GroupID{1, byte(i), byte(i >> 8)}, Topic: t.ID, Name: fmt.Sprint("group-", i), Modified: uint64(1 + i%7)}
+		members := 2
+		if i == 5_000 {
+			members = cluster.MaxGroupMembers
+		}
+		for k := range members {
+			g.Members = append(g.Members, cluster.Member{ID: fmt.Sprintf("%0*d", ident.MaxMemberBytes, k), Epoch: 1 << 60, Since: time.Unix(1e9, 123456789).UTC()})
+		}
+		for k := range t.Partitions {
+			g.Owners = append(g.Owners, cluster.Owner{Partition: ident.Index(k), Member: g.Members[0].ID, Next: g.Members[1].ID, Epoch: 1 << 60})
+			if members == 2 && k == 3 {
+				break
+			}
+		}
+		all = append(all, g)
+	}
+	into[t.ID] = into[t.ID].With(all...)
 }
 
 // wire is a coordinator at the other end of a stream.
@@ -115,6 +140,20 @@ func TestALargeClusterTravelsInParts(t *testing.T) {
 		w.feed.Publish(&next)
 		if got, err = r.Next(t.Context(), 7); err != nil || got.Topics["topic-3"].Modified != 8 || w.parts.Load() != 1 {
 			t.Errorf("%d parts, %v", w.parts.Load(), err)
+		}
+		// One group changes, and one goes: they travel alone.
+		last := next
+		last.Index, last.Groups = 9, maps.Clone(s.Groups)
+		topic := s.Topics["topic-0"].ID
+		gone, joined := s.Groups[topic].Get("group-1"), *s.Groups[topic].Get("group-2")
+		joined.Modified = 9
+		last.Groups[topic] = s.Groups[topic].Without(gone.Name).With(&joined)
+		last.GroupsGone = []cluster.GroupGone{{Topic: topic, Name: gone.Name, ID: gone.ID, Index: 9}}
+		w.parts.Store(0)
+		w.feed.Publish(&last)
+		got, err = r.Next(t.Context(), 8)
+		if err != nil || got.Groups[topic].Len() != 5_000 || !reflect.DeepEqual(got.Groups, last.Groups) || w.parts.Load() != 1 {
+			t.Errorf("%d groups in %d parts, %v", got.Groups[topic].Len(), w.parts.Load(), err)
 		}
 	})
 }
