@@ -172,6 +172,9 @@ func (m *Machine) edit(g *group) *cluster.Group {
 
 // showGroups puts changed groups on the feed.
 func (m *Machine) showGroups(groups ...*cluster.Group) {
+	if len(groups) == 0 {
+		return
+	}
 	m.ownGroups()
 	of := map[ident.TopicID][]*cluster.Group{}
 	for _, g := range groups {
