@@ -31,8 +31,6 @@ type director interface {
 	Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 	Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
 	Report(ctx context.Context, s cluster.Suspicion) error
-	Touch(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error)
-	Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 	// Age is how long ago this node heard a coordinator that hears the one that leads.
 	Age() time.Duration
 }
