@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
 )
 
 // worker is a member that takes records and does with them what chance says.
@@ -102,7 +103,7 @@ func (w *worker) run() {
 				if err == nil && fault.Is(taken.Of[0].Err, fault.Fenced) && w.rand.IntN(20) == 0 {
 					life = w.join()
 				}
-				time.Sleep(10 * time.Millisecond)
+				pause(10 * time.Millisecond)
 				continue
 			}
 			holds(w.t, taken.Of[0])
@@ -134,7 +135,7 @@ func (w *worker) settle(life cluster.MemberLife, ref ident.Partition, leases []r
 		}
 	}
 	if w.rand.IntN(4) == 0 {
-		time.Sleep(time.Duration(w.rand.IntN(3000)) * time.Millisecond)
+		pause(time.Duration(w.rand.IntN(3000)) * time.Millisecond)
 	}
 	for _, o := range let {
 		w.drop(placed(ref, o))
@@ -162,6 +163,9 @@ func TestEveryRecordEndsOnce(t *testing.T) {
 		}
 	}
 }
+
+// pause lets the bubble's time pass.
+func pause(d time.Duration) { sleep.For(context.Background(), d) }
 
 func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) {
 	topic := s.topic("orders", 2)
@@ -213,7 +217,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 			n.unsure = !n.unsure
 			n.mu.Unlock()
 		}
-		time.Sleep(time.Duration(chance.IntN(1500)) * time.Millisecond)
+		pause(time.Duration(chance.IntN(1500)) * time.Millisecond)
 	}
 	s.set(func(s *stage) { s.down, s.deaf, s.delay, s.refuse = false, false, 0, nil })
 	for _, n := range s.nodes {
@@ -221,7 +225,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 		n.unsure = false
 		n.mu.Unlock()
 	}
-	time.Sleep(2 * time.Minute)
+	pause(2 * time.Minute)
 	close(ended)
 	members.Wait()
 	s.mu.Lock()

@@ -12,7 +12,6 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
-	"tidewire/internal/sleep"
 )
 
 // loadLimit is how long a call waits at least for a progress that is being read.
@@ -37,7 +36,6 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 			defer u.quit(&c.taker)
 		}
 	}
-	until := time.Now().Add(t.Wait)
 	timer := time.NewTimer(t.Wait)
 	defer timer.Stop()
 	for {
@@ -47,11 +45,7 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 		if c.try(ctx) {
 			return c.answer(), nil
 		}
-		if c.full {
-			// What is ready is poked about, to no avail before something of another
-			// partition is settled.
-			sleep.For(ctx, min(pokeAgain, max(0, time.Until(until))))
-		}
+		c.listen()
 		select {
 		case <-c.poke:
 		case <-timer.C:
@@ -86,7 +80,7 @@ type taking struct {
 	batches int  // bytes of all batches
 	more    bool // there is something that did not fit
 	could   bool // something could be leased
-	full    bool // something is ready, and the member holds as many as it may
+	held    bool // something is ready, and the member holds as many as it may
 }
 
 // await waits for units whose progress is being read.
@@ -99,13 +93,26 @@ func (c *taking) await(ctx context.Context) {
 	}
 }
 
+// listen has the units tell what came while the taker passed for one that has enough.
+func (c *taking) listen() {
+	if c.held {
+		return
+	}
+	for _, u := range c.units {
+		if u != nil {
+			_ = u.with(func(*lease.Machine, time.Time) {}) // one that is over has told
+		}
+	}
+}
+
 // answer is what there is to say. Who leases nothing is told by More that he could.
 func (c *taking) answer() rpc.Taken { return rpc.Taken{Of: c.of, More: c.more || c.could} }
 
 // try goes through all partitions. True: there is something to answer.
 func (c *taking) try(ctx context.Context) bool {
 	failed := false
-	c.more, c.could, c.full = false, false, false
+	c.more, c.could, c.held = false, false, false
+	c.full.Store(true) // what ends in the meantime is told
 	for k := range c.units {
 		i := (c.first + k) % len(c.units)
 		u := c.units[i]
@@ -121,6 +128,7 @@ func (c *taking) try(ctx context.Context) bool {
 		failed = failed || err != nil && !errors.Is(err, errLoading)
 	}
 	c.first++ // whoever polls gets from all of them in turn
+	c.full.Store(c.held)
 	return failed || c.leases > 0 || c.Limit == 0 && c.could
 }
 
@@ -149,7 +157,7 @@ func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
 		}
 		if m.Ready(now, c.by) {
 			c.more = c.more || c.Limit > 0
-			c.full = c.full || limit == 0
+			c.held = c.held || limit == 0
 		}
 	})
 	if err = cmp.Or(err, failed); err != nil || len(leases) == 0 {

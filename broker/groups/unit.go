@@ -33,7 +33,7 @@ type unit struct {
 	m        *lease.Machine // nil: its progress has yet to be read
 	err      error          // why it is over
 	loaded   chan struct{}  // closed when there is a machine, or it is over
-	takers   []*taker       // who waits, in turn
+	takers   []waiting      // in turn
 	settling map[lease.Token]chan lease.Answer
 	unread   time.Time        // until then the log is not read for those who wait: it failed
 	released ident.Assignment // the latest that was to be released
@@ -44,6 +44,15 @@ type unit struct {
 type taker struct {
 	by   cluster.MemberLife
 	poke chan struct{} // has one entry when there may be something
+	// full says that it holds as many records as it may, of all units together: only less
+	// of them is news.
+	full atomic.Bool
+}
+
+// waiting is a taker at one unit, and how many records it held there at the latest look.
+type waiting struct {
+	*taker
+	held int
 }
 
 func newUnit(p *post, group *cluster.Group) *unit {
@@ -183,6 +192,7 @@ func (u *unit) afterLocked(now time.Time) {
 	}
 	due := u.m.Deadline()
 	if len(u.takers) > 0 {
+		u.roomLocked()
 		if u.pokeLocked(now) {
 			due = sooner(due, now.Add(pokeAgain))
 		} else if _, n := u.m.Wants(1); n > 0 {
@@ -226,13 +236,25 @@ func (u *unit) answerLocked() {
 // one.
 func (u *unit) pokeLocked(now time.Time) bool {
 	for i, t := range u.takers {
-		if u.m.Ready(now, t.by) {
+		if !t.full.Load() && u.m.Ready(now, t.by) {
 			nudge(t.poke)
 			u.takers = append(slices.Delete(u.takers, i, i+1), t)
 			return true
 		}
 	}
 	return false
+}
+
+// roomLocked tells those who hold fewer records than before.
+func (u *unit) roomLocked() {
+	for i := range u.takers {
+		t := &u.takers[i]
+		held := u.m.Held(t.by.Member)
+		if held < t.held && t.full.Load() {
+			nudge(t.poke)
+		}
+		t.held = held
+	}
 }
 
 func (u *unit) pokeAllLocked() {
@@ -244,7 +266,11 @@ func (u *unit) pokeAllLocked() {
 func (u *unit) join(t *taker) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.takers = append(u.takers, t)
+	w := waiting{taker: t}
+	if u.m != nil {
+		w.held = u.m.Held(t.by.Member)
+	}
+	u.takers = append(u.takers, w)
 	if u.waited.Add(1) == 1 {
 		nudge(u.post.wake) // somebody has to look out for new records
 	}
@@ -254,7 +280,7 @@ func (u *unit) join(t *taker) {
 func (u *unit) quit(t *taker) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if i := slices.Index(u.takers, t); i >= 0 {
+	if i := slices.IndexFunc(u.takers, func(w waiting) bool { return w.taker == t }); i >= 0 {
 		u.takers = slices.Delete(u.takers, i, i+1)
 		u.waited.Add(-1)
 	}
