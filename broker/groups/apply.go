@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"slices"
 	"time"
 
 	"tidewire/internal/cluster"
@@ -20,23 +21,49 @@ func (g *Groups) Apply(s *cluster.Snapshot) {
 		}
 	}
 	for id, t := range s.ByID {
-		table, was := s.Groups[id], former.ByID[id]
-		moved := was == nil || was.Modified != t.Modified
-		if moved {
-			g.leadLocked(t)
+		var begun []*post
+		if was := former.ByID[id]; was == nil || was.Modified != t.Modified {
+			begun = g.leadLocked(t)
 		}
-		if !moved && table == former.Groups[id] {
-			continue
+		for _, p := range begun {
+			p.begin(s.Groups[id])
 		}
-		since := former.Index
-		if moved {
-			since = 0
-		}
-		for _, p := range g.postsLocked(t) {
-			p.see(table, since)
+		if news := newsOf(former.Groups[id], s.Groups[id], former.Index); news.any() {
+			for _, p := range g.postsLocked(t) {
+				if !slices.Contains(begun, p) {
+					p.see(&news)
+				}
+			}
 		}
 	}
 }
+
+// news is what changed of a topic's groups.
+type news struct {
+	table   *cluster.GroupTable // as it is now
+	changed []*cluster.Group
+	fewer   bool // some are not there any more
+}
+
+func newsOf(former, now *cluster.GroupTable, since uint64) news {
+	if former == now {
+		return news{}
+	}
+	n := news{table: now, changed: slices.Collect(now.Since(since))}
+	more := 0
+	for _, group := range n.changed {
+		switch was := former.Get(group.Name); {
+		case was == nil:
+			more++
+		case was.ID != group.ID:
+			n.fewer = true
+		}
+	}
+	n.fewer = n.fewer || former.Len()+more > now.Len()
+	return n
+}
+
+func (n *news) any() bool { return len(n.changed) > 0 || n.fewer }
 
 // leaveLocked ends what there is of a topic that was deleted.
 func (g *Groups) leaveLocked(t *cluster.Topic) {
@@ -46,8 +73,9 @@ func (g *Groups) leaveLocked(t *cluster.Topic) {
 	}
 }
 
-// leadLocked makes the posts of a topic what its partitions' leaders are.
-func (g *Groups) leadLocked(t *cluster.Topic) {
+// leadLocked makes the posts of a topic what its partitions' leaders are. It gives the new
+// ones.
+func (g *Groups) leadLocked(t *cluster.Topic) (begun []*post) {
 	for i := range t.Partitions {
 		part := &t.Partitions[i]
 		ref := t.Ref(part.Index)
@@ -60,8 +88,10 @@ func (g *Groups) leadLocked(t *cluster.Topic) {
 		}
 		if leads && p == nil {
 			g.posts[ref] = newPost(g, ref, part.LeaderEpoch, time.Now())
+			begun = append(begun, g.posts[ref])
 		}
 	}
+	return begun
 }
 
 func (g *Groups) postsLocked(t *cluster.Topic) (all []*post) {
@@ -73,17 +103,30 @@ func (g *Groups) postsLocked(t *cluster.Topic) (all []*post) {
 	return all
 }
 
-// see takes in the topic's groups, those that changed after an index.
-func (p *post) see(table *cluster.GroupTable, since uint64) {
+// begin puts groups with members to work.
+func (p *post) begin(table *cluster.GroupTable) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, u := range p.units {
-		if now := table.Get(u.name); now == nil || now.ID != id {
-			u.end(fault.New(fault.GroupNotFound, "group %q was deleted", u.name))
-			delete(p.units, id)
+	for group := range table.All() {
+		if len(group.Members) > 0 {
+			p.addLocked(group)
 		}
 	}
-	for group := range table.Since(since) {
+}
+
+// see takes in what changed of the topic's groups.
+func (p *post) see(n *news) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n.fewer {
+		for id, u := range p.units {
+			if now := n.table.Get(u.name); now == nil || now.ID != id {
+				u.end(fault.New(fault.GroupNotFound, "group %q was deleted", u.name))
+				delete(p.units, id)
+			}
+		}
+	}
+	for _, group := range n.changed {
 		switch u := p.units[group.ID]; {
 		case u != nil && !u.over():
 			u.see(group)

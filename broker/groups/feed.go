@@ -144,25 +144,49 @@ func (s *shelf) find(o ident.Offset) (place, bool) {
 	return place{}, false
 }
 
-// together are batches back to back, by offset. What lies so already is not copied.
-func (s *shelf) together(places []place) []byte {
+// pickFrom is the length from which on a batch is left whole only if much of it is leased.
+const pickFrom = 16 << 10
+
+// together are batches back to back, by offset, with what is leased of them at least. What
+// lies so already is not copied.
+func (s *shelf) together(places []place, leases []rpc.Lease) ([]byte, error) {
 	if len(places) == 0 {
-		return nil
+		return nil, nil
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.base, b.base) })
+	offsets := make([]ident.Offset, len(leases))
+	for i, l := range leases {
+		offsets[i] = l.Offset
+	}
+	slices.Sort(offsets)
+	pieces := make([][]byte, len(places))
 	first, bytes, lies := places[0], 0, true
 	end := first.from
-	for _, p := range places {
+	for i, p := range places {
+		n, _ := slices.BinarySearch(offsets, p.next)
+		here := offsets[:n]
+		offsets = offsets[n:]
+		pieces[i] = s.chunks[p.chunk][p.from:p.to]
+		if p.bytes() >= pickFrom && 4*len(here)*p.each < p.bytes() {
+			b, err := record.Batch(pieces[i]).Pick(func(delta int) bool {
+				_, leased := slices.BinarySearch(here, p.base+ident.Offset(delta))
+				return leased
+			})
+			if err != nil {
+				return nil, fault.New(fault.Internal, "the batch at offset %d: %w", p.base, err)
+			}
+			pieces[i], lies = b, false
+		}
 		lies = lies && p.chunk == first.chunk && p.from == end
 		end = p.to
-		bytes += p.bytes()
+		bytes += len(pieces[i])
 	}
 	if lies {
-		return s.chunks[first.chunk][first.from:end:end]
+		return s.chunks[first.chunk][first.from:end:end], nil
 	}
 	out := make([]byte, 0, bytes)
-	for _, p := range places {
-		out = append(out, s.chunks[p.chunk][p.from:p.to]...)
+	for _, b := range pieces {
+		out = append(out, b...)
 	}
-	return out
+	return out, nil
 }

@@ -631,3 +631,84 @@ func TestMaxInFlightHoldsOverAllPartitions(t *testing.T) {
 		}
 	})
 }
+
+// Of a large batch of which little is leased no more than that is in the answer.
+func TestABatchIsNotGivenWholeForOneRecord(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		m := s.join(s.group(topic, "billing", nil), "m1")
+		keys := make([]string, 4000)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		s.log.Append(ref, keys...)
+		for i := range 20 {
+			taken, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Limit: 3, MaxBytes: 1 << 20})
+			if err != nil || len(taken.Of[0].Leases) != 3 || len(taken.Of[0].Batches) > 4<<10 {
+				t.Fatalf("%d leases, %d bytes, %v", len(taken.Of[0].Leases), len(taken.Of[0].Batches), err)
+			}
+			holds(t, taken.Of[0])
+			batch, rest, err := record.Cut(taken.Of[0].Batches)
+			if err != nil || len(rest) > 0 || batch.Verify() != nil || batch.Header().Entries != 3 || taken.Of[0].Leases[0].Offset != ident.Offset(3*i) {
+				t.Fatalf("%+v, %v", batch.Header(), err)
+			}
+		}
+		taken, err := b.Take(t.Context(), rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Limit: 1000, MaxBytes: 1 << 20})
+		if err != nil || len(taken.Of[0].Leases) != 196 {
+			t.Fatalf("%d leases, %v", len(taken.Of[0].Leases), err)
+		}
+		holds(t, taken.Of[0])
+	})
+}
+
+// Groups that go, and others of their names, are noticed among many that stay.
+func TestGroupsThatGo(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 2)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		s.log.Append(ref, "a")
+		var lives []cluster.MemberLife
+		var groups []*cluster.Group
+		for i := range 5 {
+			groups = append(groups, s.group(topic, fmt.Sprint("g", i), nil))
+			lives = append(lives, s.join(groups[i], "m1"))
+			b.takes(t, ref, lives[i], 1, 0, "0/1")
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := b.take(t, ref, lives[1], 1, time.Minute); !fault.Is(err, fault.GroupNotFound) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		s.set(func(s *stage) {
+			s.changeLocked(func(snap *cluster.Snapshot) { // one goes and another comes
+				more := &cluster.Group{ID: ident.GroupID{77}, Topic: topic.ID, Name: "g9", Settings: groups[0].Settings, Modified: snap.Index}
+				s.progress[more.ID] = map[ident.Index]*tally{0: newTally(0), 1: newTally(0)}
+				snap.Groups[topic.ID] = snap.Groups[topic.ID].Without("g1").With(more)
+			})
+		})
+		wg.Wait()
+		s.set(func(s *stage) {
+			s.changeLocked(func(snap *cluster.Snapshot) { // another life of the same name
+				again := &cluster.Group{ID: ident.GroupID{78}, Topic: topic.ID, Name: "g2", Settings: groups[0].Settings, Modified: snap.Index}
+				s.progress[again.ID] = map[ident.Index]*tally{0: newTally(0), 1: newTally(0)}
+				snap.Groups[topic.ID] = snap.Groups[topic.ID].With(again)
+			})
+		})
+		if _, err := b.take(t, ref, lives[2], 1, 0); !fault.Is(err, fault.Fenced) {
+			t.Error(err)
+		}
+		for i, want := range []int{1, 0, 0, 1, 1} {
+			all, err := b.Standings(t.Context(), rpc.StandingsOf{Groups: []ident.GroupID{groups[i].ID}, Partitions: []ident.Partition{ref}})
+			if err != nil || len(all) != want {
+				t.Errorf("%d: %+v, %v", i, all, err)
+			}
+		}
+		s.set(func(s *stage) { s.changeLocked(func(snap *cluster.Snapshot) { delete(snap.Groups, topic.ID) }) })
+		if p, err := b.post(ref); err != nil || len(p.atWork()) > 0 {
+			t.Error(err, "groups are at work that are not there")
+		}
+	})
+}

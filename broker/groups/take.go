@@ -246,9 +246,12 @@ func (u *unit) deliver(ctx context.Context, c *taking, leases []rpc.Lease, held 
 		c.bytes += at.each
 		given++
 	}
+	batches, failed := held.together(used, leases[:given])
+	if failed != nil {
+		return 0, failed
+	}
 	c.leases += given
-	of.Leases = append(of.Leases, leases[:given]...)
-	of.Batches = held.together(used)
+	of.Batches, of.Leases = batches, leases[:given]
 	return given, err
 }
 

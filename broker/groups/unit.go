@@ -49,7 +49,8 @@ type taker struct {
 	full atomic.Bool
 }
 
-// waiting is a taker at one unit, and how many records it held there at the latest look.
+// waiting is a taker at one unit, and how many records it held there at the latest look,
+// since it is full.
 type waiting struct {
 	*taker
 	held int
@@ -235,6 +236,9 @@ func (u *unit) answerLocked() {
 // pokeLocked tells the first one in turn who can take something. It says whether there is
 // one.
 func (u *unit) pokeLocked(now time.Time) bool {
+	if !u.m.Any() {
+		return false
+	}
 	for i, t := range u.takers {
 		if !t.full.Load() && u.m.Ready(now, t.by) {
 			nudge(t.poke)
@@ -249,8 +253,12 @@ func (u *unit) pokeLocked(now time.Time) bool {
 func (u *unit) roomLocked() {
 	for i := range u.takers {
 		t := &u.takers[i]
+		if !t.full.Load() {
+			t.held = 0
+			continue
+		}
 		held := u.m.Held(t.by.Member)
-		if held < t.held && t.full.Load() {
+		if held < t.held {
 			nudge(t.poke)
 		}
 		t.held = held
@@ -266,11 +274,7 @@ func (u *unit) pokeAllLocked() {
 func (u *unit) join(t *taker) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w := waiting{taker: t}
-	if u.m != nil {
-		w.held = u.m.Held(t.by.Member)
-	}
-	u.takers = append(u.takers, w)
+	u.takers = append(u.takers, waiting{taker: t})
 	if u.waited.Add(1) == 1 {
 		nudge(u.post.wake) // somebody has to look out for new records
 	}

@@ -56,3 +56,6 @@ func (m *Machine) RanOut() int {
 	m.ranOut = 0
 	return n
 }
+
+// Any says that some record is available: whether to a certain member, Ready tells.
+func (m *Machine) Any() bool { return m.ready.len() > 0 }
