@@ -28,6 +28,14 @@
 // Where nobody of them is alive the partition waits, unless its topic asks for an unclean
 // election, which is marked.
 //
+// The life of a group: GroupRegister fixes where it starts; MemberJoin, MemberLeave and
+// MemberLapse say who is in it, and in the same command who owns which partition; Release
+// hands a partition over once its owner has let go. Each change of hands is an assignment
+// epoch, each join a member epoch, each reset a reset epoch: a Commit names those that its
+// word rests on, and is taken part by part. What groups have done is progress, which is held
+// apart from what a Snapshot shows: a Commit is far more frequent than all else, and copies
+// nothing but the account of one group on one partition.
+//
 // What the machine does not know: time, but as it comes in commands; who really is alive;
 // what is on a disk.
 //

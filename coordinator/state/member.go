@@ -63,7 +63,7 @@ func (m *Machine) memberLeave(c *cluster.MemberLeave) cluster.Answer {
 		return cluster.Answer{Refusal: refuse(fault.Fenced, fmt.Sprintf("epoch %d of member %s of group %s is over or unknown; to take part again, join again", c.Epoch, clip(c.Member), g.shown.Name))}
 	}
 	now := m.edit(g)
-	m.part(now, []string{c.Member})
+	m.part(now, map[string]bool{c.Member: true})
 	m.reassign(now, nil)
 	m.showGroups(now)
 	return cluster.Answer{}
@@ -75,18 +75,19 @@ func (m *Machine) memberLapse(c *cluster.MemberLapse) cluster.Answer {
 	if r := tooMany("lives of members", len(c.Lives), cluster.MaxLapse); r != nil {
 		return cluster.Answer{Refusal: r}
 	}
-	gone := map[ident.GroupID][]string{}
+	gone := map[ident.GroupID]map[string]bool{} // only ever asked, never gone through
 	var groups []*group
 	for i := range c.Lives {
 		l := &c.Lives[i]
 		g := m.groups[l.Group]
-		if g == nil || !lives(g.shown, l) || slices.Contains(gone[l.Group], l.Member) {
+		if g == nil || !lives(g.shown, l) {
 			continue
 		}
 		if gone[l.Group] == nil {
 			groups = append(groups, g)
+			gone[l.Group] = map[string]bool{}
 		}
-		gone[l.Group] = append(gone[l.Group], l.Member)
+		gone[l.Group][l.Member] = true
 	}
 	var changed []*cluster.Group
 	for _, g := range groups {
@@ -105,10 +106,10 @@ func lives(g *cluster.Group, l *cluster.MemberLife) bool {
 }
 
 // part takes members out of a group that is being edited.
-func (m *Machine) part(g *cluster.Group, gone []string) {
+func (m *Machine) part(g *cluster.Group, gone map[string]bool) {
 	var stay []cluster.Member
 	for _, member := range g.Members {
-		if !slices.Contains(gone, member.ID) {
+		if !gone[member.ID] {
 			stay = append(stay, member)
 		}
 	}
@@ -119,7 +120,7 @@ func (m *Machine) part(g *cluster.Group, gone []string) {
 // reassign gives the partitions of a group that is being edited to the members it has now.
 // What an owner has to give up it keeps until it is released; what nobody owns changes
 // hands at once, with a new assignment epoch. silent are those who went without a word.
-func (m *Machine) reassign(g *cluster.Group, silent []string) {
+func (m *Machine) reassign(g *cluster.Group, silent map[string]bool) {
 	if g.Settings.Mode != cluster.Exclusive {
 		return
 	}
@@ -143,7 +144,7 @@ func (m *Machine) reassign(g *cluster.Group, silent []string) {
 		case to != o.Member: // its owner has gone, or it had none
 			// Who lets go speaks for itself: leases of one before it, who fell
 			// silent, may be in hand still.
-			o.Released = o.Released && !slices.Contains(silent, o.Member)
+			o.Released = o.Released && !silent[o.Member]
 			o.Member, o.Next, o.Epoch = to, "", ident.Assignment(m.view.Index)
 		}
 	}
