@@ -45,8 +45,13 @@ func (m *Machine) Deadline() time.Time {
 	if m.now < m.hold {
 		sooner(m.hold)
 	}
-	if m.owner.Next != "" && m.now < m.grace {
-		sooner(m.grace)
+	if m.owner.Next != "" {
+		if m.now < m.grace {
+			sooner(m.grace)
+		}
+		if h := m.hands[m.owner.Member]; h != nil && m.now < h.until {
+			sooner(h.until)
+		}
 	}
 	if next < 0 {
 		return time.Time{}

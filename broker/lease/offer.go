@@ -109,7 +109,14 @@ func (m *Machine) expire(start ident.Offset) {
 		// taken: it goes without its value.
 		return e.offset < start && e.state != acking && (e.state != dying || e.letter.stage == doomed)
 	}) {
-		m.finish(s, gone(m.window.at(s).offset))
+		e := m.window.at(s)
+		if e.state == leased { // its member goes on, and does not know
+			e.hand.until = max(e.hand.until, e.until)
+			if e.hand.former {
+				m.hold = max(m.hold, e.until)
+			}
+		}
+		m.finish(s, gone(e.offset))
 	}
 	if m.read < start {
 		m.read = start

@@ -18,6 +18,7 @@ type hand struct {
 	leased     int
 	acks       []ident.Offset // to be committed, and not under way
 	sent       int            // acknowledgements under way
+	until      time.Duration  // of leases of records that retention took
 	former     bool           // of an owner who did not let go
 	refused    bool           // a commit says that it is over, and the feed does not yet
 }
@@ -82,6 +83,7 @@ func (m *Machine) passOn(former cluster.Owner) {
 		m.takeBack(h, true)
 		return
 	}
+	m.hold = max(m.hold, h.until)
 	h.former = true
 	m.lost += h.leased
 }
@@ -154,7 +156,7 @@ func (m *Machine) Free(now time.Time) (ident.Assignment, bool) {
 	if m.over || !m.exclusive() || m.owner.Next == "" || m.lost > 0 || m.now < m.grace {
 		return 0, false
 	}
-	if h := m.hands[m.owner.Member]; h != nil && (h.leased > 0 || len(h.acks) > 0 || h.sent > 0) {
+	if h := m.hands[m.owner.Member]; h != nil && (h.leased > 0 || m.now < h.until || len(h.acks) > 0 || h.sent > 0) {
 		return 0, false
 	}
 	return m.owner.Epoch, true

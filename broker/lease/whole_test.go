@@ -612,7 +612,6 @@ func (w *world) step() {
 		w.release(rapid.Bool().Draw(t, "by the member"))
 	case 24:
 		if rapid.IntRange(0, 3).Draw(t, "really") == 0 && w.start < w.high() {
-			delete(w.leases, w.start) // what is gone keeps nobody waiting
 			w.start++
 			w.m.Moved(w.now, w.start, w.high())
 		}
