@@ -117,9 +117,8 @@ func TestAGroupOutlivesItsNodes(t *testing.T) {
 			api.Must(t, 201, "POST", "/groups/work/register", "application/json", `{"group":"g","mode":"`+mode+`","session":"4s","lease":"5s","backoff":"100ms","max_deliveries":100}`)
 			ledger := &ledgerOfGroup{delivered: map[leasedAt]int{}, acked: map[leasedAt]bool{}}
 			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
 			var working sync.WaitGroup
-			defer working.Wait()
+			defer func() { cancel(); working.Wait() }()
 			members := make([]*groupMember, 4)
 			for i := range members {
 				members[i] = &groupMember{name: fmt.Sprint("m", i), ledger: ledger, to: func(try int) string {
