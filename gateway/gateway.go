@@ -131,7 +131,7 @@ func New(cfg Config) *Gateway {
 	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: g.router, Changes: cfg.Coordinator, Registerer: cfg.Registerer})
 	g.pulse = pulse.New(told(cfg.Touch))
 	g.groups = groups.New(groups.Config{
-		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse,
+		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse, Registerer: cfg.Registerer,
 		Broker: func(id ident.NodeID) (groups.Broker, error) { return g.router.Groups(id) },
 		Propose: func(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
 			return g.control().decide(ctx, change)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidewire/gateway/group"
 	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
@@ -40,7 +42,7 @@ type Pulse interface {
 	Ask(ctx context.Context, life cluster.MemberLife) error
 }
 
-// Config of Groups. All of it is required.
+// Config of Groups. All of it is required, but for the Registerer.
 type Config struct {
 	Self     ident.NodeID
 	Topology topology.Source
@@ -51,6 +53,8 @@ type Config struct {
 	// Propose asks the coordinator for a change. When it returns the snapshot has it.
 	Propose func(ctx context.Context, change cluster.Change) (cluster.Answer, error)
 	Pulse   Pulse
+
+	Registerer prometheus.Registerer // nil: nothing is counted
 }
 
 const (
@@ -70,10 +74,13 @@ type Groups struct {
 	cfg     Config
 	watches watches
 	crowd   crowd
+	metrics metrics
 }
 
 // New makes it. It starts nothing; changes are noticed only while Run does.
-func New(cfg Config) *Groups { return &Groups{cfg: cfg, watches: newWatches()} }
+func New(cfg Config) *Groups {
+	return &Groups{cfg: cfg, watches: newWatches(), metrics: newMetrics(cfg.Registerer)}
+}
 
 // Run follows the change feed until ctx ends.
 func (g *Groups) Run(ctx context.Context) error {

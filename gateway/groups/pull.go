@@ -175,6 +175,8 @@ func (p *puller) wait(l *lead) {
 	}
 	p.waiting.Go(func() {
 		defer leave()
+		p.g.metrics.waits.Inc()
+		defer p.g.metrics.waits.Dec()
 		if pause > 0 && !sleep.For(ctx, pause) {
 			return
 		}
@@ -262,6 +264,9 @@ func (p *puller) take(to sink) (done bool) {
 		taken, err := p.lease(l, messages, bytes)
 		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
 		done = to.take(got) || done
+		for _, of := range got {
+			p.g.metrics.messages.Add(float64(len(of.Leases)))
+		}
 		if l.misses++; len(got) > 0 {
 			l.misses = 0
 		}

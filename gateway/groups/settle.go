@@ -27,7 +27,9 @@ func (g *Groups) Settle(ctx context.Context, c Caller, entries []wire.Entry) ([]
 	g.cfg.Pulse.Hear(life)
 	var b group.Batch
 	b.Add(entries)
-	return g.settle(ctx, v, life, &b).Of(entries)
+	stale, err := g.settle(ctx, v, life, &b).Of(entries)
+	g.metrics.count(len(entries), stale, err)
+	return stale, err
 }
 
 // settle brings a batch to the leaders. It goes on when the caller has left: what a member
@@ -121,7 +123,9 @@ func (s *Settler) work() {
 		}
 		o := s.g.settle(context.Background(), s.view, s.life, b)
 		for _, c := range calls {
-			c.done(o.Of(c.entries))
+			stale, err := o.Of(c.entries)
+			s.g.metrics.count(len(c.entries), stale, err)
+			c.done(stale, err)
 		}
 	}
 }
