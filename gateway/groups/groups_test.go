@@ -321,6 +321,32 @@ func TestAnOutcomeThatIsNotKnownIsAnError(t *testing.T) {
 	})
 }
 
+// What was made at another gateway a moment ago is waited for; what is not there is not,
+// for long.
+func TestWhatWasMadeAMomentAgoElsewhereIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		time.AfterFunc(100*time.Millisecond, func() { w.register("") })
+		if m := w.join("a"); m.Member != "a" {
+			t.Error(m)
+		}
+		began := time.Now()
+		for _, err := range []error{
+			last(w.groups.Join(t.Context(), "orders", "h", "a")),
+			last(w.groups.Alter(t.Context(), "orders", "h", cluster.GroupPatch{})),
+			w.groups.Delete(t.Context(), "orders", "h"),
+			last(w.groups.Move(t.Context(), "orders", "h", wire.GroupMove{From: "latest"})),
+		} {
+			if !fault.Is(err, fault.GroupNotFound) {
+				t.Error(err)
+			}
+		}
+		if _, _, err := w.groups.Register(t.Context(), "nothing", "g", wire.GroupSettings{}); !fault.Is(err, fault.TopicNotFound) || time.Since(began) > 2*time.Second {
+			t.Error(err, time.Since(began))
+		}
+	})
+}
+
 func TestPartitionsThatNobodyLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

@@ -23,7 +23,14 @@ const looks = 16
 // Register makes a group, with the positions at which it begins, or finds the one of that
 // name with all that is given.
 func (g *Groups) Register(ctx context.Context, topic, name string, s wire.GroupSettings) (v group.View, created bool, err error) {
-	t, err := topology.Topic(g.cfg.Topology, topic)
+	var t *cluster.Topic
+	err = g.until(ctx, func(s *cluster.Snapshot) error {
+		var ok bool
+		if t, ok = s.Topic(topic); !ok {
+			return topology.NotFound(topic)
+		}
+		return nil
+	})
 	if err != nil {
 		return v, false, err
 	}
@@ -43,7 +50,7 @@ func (g *Groups) Register(ctx context.Context, topic, name string, s wire.GroupS
 
 // Alter changes settings of a group.
 func (g *Groups) Alter(ctx context.Context, topic, name string, patch cluster.GroupPatch) (group.View, error) {
-	v, err := g.Find(topic, name)
+	v, err := g.soon(ctx, topic, name)
 	if err != nil {
 		return v, err
 	}
@@ -54,7 +61,7 @@ func (g *Groups) Alter(ctx context.Context, topic, name string, patch cluster.Gr
 
 // Delete forgets a group.
 func (g *Groups) Delete(ctx context.Context, topic, name string) error {
-	v, err := g.Find(topic, name)
+	v, err := g.soon(ctx, topic, name)
 	if err == nil {
 		_, err = g.cfg.Propose(ctx, cluster.Change{GroupDelete: &cluster.GroupDelete{Group: v.Group.ID}})
 	}
@@ -70,7 +77,7 @@ type Move struct {
 
 // Move moves a group to other offsets, or says where it would.
 func (g *Groups) Move(ctx context.Context, topic, name string, m wire.GroupMove) ([]Move, error) {
-	v, err := g.Find(topic, name)
+	v, err := g.soon(ctx, topic, name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (m *Membership) Life() cluster.MemberLife { return m.LifeOf(m.Member, m.Epo
 // Join begins a life of a member; one without a name gets one. The life before is over,
 // but what it owned stays the member's.
 func (g *Groups) Join(ctx context.Context, topic, name, member string) (Membership, error) {
-	v, err := g.Find(topic, name)
+	v, err := g.soon(ctx, topic, name)
 	if err != nil {
 		return Membership{}, err
 	}

@@ -60,12 +60,14 @@ func (s *session) join(ctx context.Context, f *wire.Frame) error {
 	if err := s.seat(); err != nil {
 		return err
 	}
-	v, err := s.m.cfg.Groups.Find(q.Topic, q.Group)
-	if q.Given && (fault.Is(err, fault.GroupNotFound) || err == nil && !group.Fits(v.Group, &q.Patch)) {
-		_, _, err = s.m.cfg.Groups.Register(ctx, q.Topic, q.Group, q.GroupSettings)
-	}
-	if err != nil {
-		return err
+	if q.Given {
+		v, err := s.m.cfg.Groups.Find(q.Topic, q.Group)
+		if err != nil || !group.Fits(v.Group, &q.Patch) {
+			_, _, err = s.m.cfg.Groups.Register(ctx, q.Topic, q.Group, q.GroupSettings)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	m, err := s.m.cfg.Groups.Join(ctx, q.Topic, q.Group, q.Member)
 	if err != nil {
