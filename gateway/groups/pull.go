@@ -254,7 +254,7 @@ func (p *puller) isReady(l *lead) {
 
 // take takes from the leaders that have something, as much as there is room for.
 func (p *puller) take(to sink) (done bool) {
-	for len(p.ready) > 0 {
+	for len(p.ready) > 0 && p.ctx.Err() == nil { // who has left takes nothing more
 		messages, bytes := to.room()
 		if messages <= 0 || bytes <= 0 {
 			return done

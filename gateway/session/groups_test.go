@@ -357,10 +357,10 @@ func TestASettlementThatNobodyKnowsOf(t *testing.T) {
 	})
 }
 
-// Thousands of records go through one connection, each once, acknowledged one by one.
+// Hundreds of records go through one connection, each once, acknowledged one by one.
 func TestAMemberKeepsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 2000
+		const n = 600
 		g := newGrouped(t, 3)
 		c := g.open(t)
 		sub := g.join(t, c, `,"from":"earliest"`)
