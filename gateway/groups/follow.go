@@ -68,12 +68,15 @@ func (g *Groups) askOnce(ctx context.Context, s *cluster.Snapshot, topic *cluste
 		}
 		return out
 	}
+	// Whoever is asked has to know what was decided here, not all that the index counts:
+	// that of others moves with every commit.
+	index := max(now.Modified, s.Groups[topic.ID].Modified())
 	for leader, refs := range group.Leaders(now, of) {
 		asking.Go(func() {
 			b, err := g.broker(leader, refs)
 			var failed map[ident.Index]error
 			if err == nil {
-				failed = f(ctx, b, s.Index, refs)
+				failed = f(ctx, b, index, refs)
 			}
 			mu.Lock()
 			defer mu.Unlock()

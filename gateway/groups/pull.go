@@ -56,7 +56,7 @@ type puller struct {
 type lead struct {
 	node   ident.NodeID
 	of     []ident.Partition
-	index  uint64 // of the snapshot that says so
+	index  uint64 // of the change that says so
 	cancel func() // ends the wait under way
 	asked  bool   // and has nothing, as of the last answer
 	err    error  // why it gave nothing, when it was asked last
@@ -142,7 +142,7 @@ func (p *puller) aim(to sink) error {
 	}
 	for node, refs := range of {
 		if p.leads[node] == nil {
-			l := &lead{node: node, of: refs, index: v.Index}
+			l := &lead{node: node, of: refs, index: max(v.Topic.Modified, v.Group.Modified)}
 			p.leads[node] = l
 			p.wait(l)
 		}

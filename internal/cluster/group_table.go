@@ -47,6 +47,14 @@ func (t *GroupTable) Len() int {
 	return t.count
 }
 
+// Modified is the index of the latest change of any of them.
+func (t *GroupTable) Modified() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.modified
+}
+
 // All gives every group, in an order that depends on their names alone.
 func (t *GroupTable) All() iter.Seq[*Group] {
 	return func(yield func(*Group) bool) {

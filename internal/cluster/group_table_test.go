@@ -53,6 +53,9 @@ func TestATableIsAMapThatStaysAsItIs(t *testing.T) {
 			if (g.Modified > at) != slices.Contains(changed, g) {
 				t.Fatalf("%s of %d since %d", g.Name, g.Modified, at)
 			}
+			if g.Modified > table.Modified() {
+				t.Fatalf("%s of %d in a table of %d", g.Name, g.Modified, table.Modified())
+			}
 		}
 		if other := (*GroupTable)(nil).With(slices.Collect(maps.Values(want))...); !reflect.DeepEqual(other, table) {
 			t.Fatal("the same groups make two tables")
