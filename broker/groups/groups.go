@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +65,7 @@ type Groups struct {
 	timers   schedule[*unit]
 	letters  undertaker
 	tasks    tasks
+	turn     atomic.Uint32 // of partitions, from Take to Take
 
 	mu       sync.Mutex        // before the one of a post, and that before the one of a unit
 	snapshot *cluster.Snapshot // the newest that was acted on

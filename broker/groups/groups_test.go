@@ -584,6 +584,32 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
+// Who takes little at a time gets from all partitions, however much one of them has.
+func TestPartitionsTakeTurns(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 3)
+		m := s.join(s.group(topic, "billing", nil), "m1")
+		var refs []ident.Partition
+		for p := range 3 {
+			refs = append(refs, topic.Ref(ident.Index(p)))
+			s.log.Append(refs[p], make([]string, 100)...)
+		}
+		got := map[ident.Index]int{}
+		for range 9 {
+			taken, err := s.nodes[n1].Take(t.Context(), rpc.Take{MemberLife: m, Partitions: refs, Limit: 4, MaxBytes: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, of := range taken.Of {
+				got[of.Partition.Index] += len(of.Leases)
+			}
+		}
+		if !maps.Equal(got, map[ident.Index]int{0: 12, 1: 12, 2: 12}) {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
 // All partitions that a Take names together give a member no more than max_in_flight.
 func TestMaxInFlightHoldsOverAllPartitions(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {

@@ -22,7 +22,7 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 	if err := g.reached(ctx, t.Index); err != nil {
 		return rpc.Taken{}, err
 	}
-	c := &taking{g: g, Take: t, taker: taker{by: t.MemberLife, poke: make(chan struct{}, 1)}}
+	c := &taking{g: g, first: int(g.turn.Add(1)), Take: t, taker: taker{by: t.MemberLife, poke: make(chan struct{}, 1)}}
 	c.of = make([]rpc.TakenOf, len(t.Partitions))
 	c.units = make([]*unit, len(t.Partitions))
 	for i, ref := range t.Partitions {
@@ -74,7 +74,7 @@ type taking struct {
 	g       *Groups
 	units   []*unit // nil: none
 	of      []rpc.TakenOf
-	first   int  // where the next round begins
+	first   int  // where the next round begins: each partition has its turn
 	leases  int  // given
 	bytes   int  // of their records, about
 	batches int  // bytes of all batches
@@ -127,7 +127,7 @@ func (c *taking) try(ctx context.Context) bool {
 		c.of[i].Err = err
 		failed = failed || err != nil && !errors.Is(err, errLoading)
 	}
-	c.first++ // whoever polls gets from all of them in turn
+	c.first++
 	c.full.Store(c.held)
 	return failed || c.leases > 0 || c.Limit == 0 && c.could
 }
