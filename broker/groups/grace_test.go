@@ -75,3 +75,38 @@ func TestAPostOfAnotherEpochGivesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A leader whose lease of a broker is over gives nothing, takes nothing and tells nothing;
+// once it has another, and nobody else led meanwhile, it goes on where it was.
+func TestALeaderWithoutItsLeaseStandsStill(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b")
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 1, 0, "0/1")
+		sure := func(sure bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.unsure = !sure
+		}
+		sure(false)
+		if _, err := b.take(t, ref, m, 1, time.Minute); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		if _, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: 0}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		if _, err := b.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		sure(true)
+		b.takes(t, ref, m, 2, 0, "1/1")
+		b.acks(t, ref, m, 0, 1)
+		if floor, _ := s.tally(g); floor != 2 {
+			t.Errorf("floor %d", floor)
+		}
+	})
+}

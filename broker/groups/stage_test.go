@@ -64,7 +64,6 @@ type node struct {
 	unsure  bool                            // its lease is over
 	deaf    bool                            // it does not hear of changes
 	epochs  map[ident.Partition]ident.Epoch // as it knows them
-	stopped context.CancelFunc
 }
 
 var (
