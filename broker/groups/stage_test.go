@@ -59,11 +59,11 @@ type node struct {
 	stage *stage
 	id    ident.NodeID
 
-	mu      sync.Mutex
-	index   uint64
-	unsure  bool                            // its lease is over
-	deaf    bool                            // it does not hear of changes
-	epochs  map[ident.Partition]ident.Epoch // as it knows them
+	mu     sync.Mutex
+	index  uint64
+	unsure bool                            // its lease is over
+	deaf   bool                            // it does not hear of changes
+	epochs map[ident.Partition]ident.Epoch // as it knows them
 }
 
 var (
