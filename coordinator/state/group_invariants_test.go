@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -139,6 +140,7 @@ func TestGroupsStayWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, twin := state.New(), state.New()
 		begin := opening()
+		follower := &cluster.Snapshot{} // another node, by the feed
 		for i := range len(begin) + rapid.IntRange(60, 200).Draw(t, "commands") {
 			was := m.Snapshot()
 			before := everything(m, was)
@@ -158,6 +160,9 @@ func TestGroupsStayWhole(t *testing.T) {
 				t.Fatalf("two machines answer\n%s\n%s", got, other)
 			}
 			now := m.Snapshot()
+			if rapid.IntRange(0, 3).Draw(t, "news") == 0 {
+				follower = follow(t, follower, now)
+			}
 			after := everything(m, now)
 			for id, table := range now.Groups {
 				if table.Len() == 0 || now.ByID[id] == nil {
@@ -236,6 +241,20 @@ func TestGroupsStayWhole(t *testing.T) {
 	if handed == 0 || lapsed == 0 || taken == 0 || refused == 0 || moved == 0 || resets == 0 {
 		t.Fatal("the states that this is about were not reached")
 	}
+}
+
+// follow brings a snapshot up to another by what the feed says of it.
+func follow(t *rapid.T, has, now *cluster.Snapshot) *cluster.Snapshot {
+	next, err := now.Since(has.Mark()).Apply(has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *now
+	want.GroupsGone, want.GroupsFloor = nil, 0 // of a coordinator alone
+	if !reflect.DeepEqual(next, &want) {
+		t.Fatalf("who follows has\n%s\nnot\n%s", must(json.Marshal(next)), must(json.Marshal(&want)))
+	}
+	return next
 }
 
 func find(s *cluster.Snapshot, id ident.GroupID) *cluster.Group {
