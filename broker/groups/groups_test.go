@@ -107,6 +107,28 @@ func TestATakeOfNobodyLeasesNothing(t *testing.T) {
 	})
 }
 
+// Nor does one whose caller goes while his records are read: that was no delivery.
+func TestACallerWhoGoesGivesBackWhatHeWasToGet(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		m := s.join(s.group(topic, "billing", shared), "m1")
+		s.log.Append(ref, "a")
+		b.takes(t, ref, m, 1, 0, "0/1")
+		if stale, err := b.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Nack: []rpc.Nack{{Offset: 0}}}); err != nil || len(stale) > 0 {
+			t.Fatal(stale, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		b.mu.Lock()
+		b.reading = cancel
+		b.mu.Unlock()
+		if got, err := b.Take(ctx, rpc.Take{MemberLife: m, Partitions: []ident.Partition{ref}, Limit: 5}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		b.takes(t, ref, m, 1, 0, "0/2")
+	})
+}
+
 // Those who wait get what comes in turn, one record one of them.
 func TestWaitingMembersTakeTurns(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {

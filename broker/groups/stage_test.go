@@ -59,11 +59,12 @@ type node struct {
 	stage *stage
 	id    ident.NodeID
 
-	mu     sync.Mutex
-	index  uint64
-	unsure bool                            // its lease is over
-	deaf   bool                            // it does not hear of changes
-	epochs map[ident.Partition]ident.Epoch // as it knows them
+	mu      sync.Mutex
+	index   uint64
+	unsure  bool                            // its lease is over
+	deaf    bool                            // it does not hear of changes
+	epochs  map[ident.Partition]ident.Epoch // as it knows them
+	reading func()                          // at each read, where it is not nil
 }
 
 var (
@@ -305,6 +306,9 @@ func (n *node) Read(ctx context.Context, r rpc.Read) (rpc.ReadResult, error) {
 	got, err := n.stage.log.Read(ctx, r)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.reading != nil {
+		n.reading()
+	}
 	got.Bounds.Epoch = n.epochs[r.Partition]
 	return got, err
 }

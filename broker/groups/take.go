@@ -43,6 +43,10 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 			return rpc.Taken{}, fault.New(fault.LeaderUnavailable, "the caller went away: %w", context.Cause(ctx))
 		}
 		if c.try(ctx) {
+			if ctx.Err() != nil {
+				c.giveBack()
+				continue
+			}
 			return c.answer(), nil
 		}
 		c.listen()
@@ -89,6 +93,15 @@ func (c *taking) await(ctx context.Context) {
 	for _, u := range c.units {
 		if u != nil {
 			u.ready(ctx, by) // if it is not, it says so
+		}
+	}
+}
+
+// giveBack takes back what was leased to a caller who went away meanwhile.
+func (c *taking) giveBack() {
+	for i, u := range c.units {
+		if u != nil && len(c.of[i].Leases) > 0 {
+			u.undo(c.by, c.of[i].Leases)
 		}
 	}
 }

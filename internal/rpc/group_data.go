@@ -42,7 +42,7 @@ type Taken struct {
 // records as well.
 type TakenOf struct {
 	Partition ident.Partition
-	Batches   []byte // whole batches back to back, by offset; immutable
+	Batches   []byte // back to back, by offset, perhaps without what is not leased of them; immutable
 	Leases    []Lease
 	Err       error // a *fault.Error
 }
