@@ -445,8 +445,8 @@ func TestACommitIsBounded(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if n := len(s.commits); n < 4 || n > 40 {
-			t.Errorf("%d commits", n)
+		if n := len(s.commits); n < 4 || n > 40 || s.largest > cluster.MaxCommitBytes-100 || s.largest < cluster.MaxCommitBytes/2 {
+			t.Errorf("%d commits, the largest of %d bytes", n, s.largest)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -40,6 +41,7 @@ type stage struct {
 	refuseOwn bool
 	commits   []time.Time
 	parts     int
+	largest   int // bytes of a commit
 	releases  int
 	loads     int
 }
@@ -420,6 +422,11 @@ func (s *stage) Propose(ctx context.Context, c cluster.Change) (a cluster.Answer
 	case c.Commit != nil:
 		s.mu.Lock()
 		s.commits = append(s.commits, began)
+		kept, err := json.Marshal(c)
+		if err != nil {
+			panic(err)
+		}
+		s.largest = max(s.largest, len(kept))
 		for _, of := range c.Commit.Of {
 			a.Taken = append(a.Taken, s.takeLocked(c.Commit.Leader, of))
 		}
