@@ -62,11 +62,30 @@ func TestACommitIsKeptWithoutASnapshotOfItsOwn(t *testing.T) {
 			Group: group, Partition: 1, Leader: 1, Assignment: joined.Group.Owners[1].Epoch, Done: []cluster.Span{{From: from, To: from + 1}},
 		}}}})
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	snapshots := 0
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for at := before.Index; ; snapshots++ {
+			s, err := c.Next(ctx, at)
+			if err != nil {
+				return
+			}
+			at = s.Index
+		}
+	})
+	began := time.Now()
 	var last cluster.Answer
 	for i := range ident.Offset(100) {
 		if last = commit(i); !slices.Equal(last.Taken, []bool{true}) {
 			t.Fatal(last)
 		}
+	}
+	most := 2 + int(time.Since(began)/(400*time.Millisecond))
+	cancel()
+	wg.Wait()
+	if snapshots > most {
+		t.Errorf("%d snapshots of 100 commits in %s", snapshots, time.Since(began))
 	}
 	got, err := c.Progress(t.Context(), cluster.ProgressOf{Partition: orders.Ref(1), After: last.Index, Groups: []ident.GroupID{{9}, group}})
 	if err != nil || len(got) != 1 || got[0].Group != group || got[0].Floor != 100 || len(got[0].Done) != 0 {
