@@ -36,8 +36,11 @@ type broker struct {
 	ups         []*upstream   // to leaders, by broker
 	downs       []*downstream // of followers, by broker
 	registering bool
-	attempt     int    // of registrations: what belongs to a former one is over
-	disclaimed  []bool // logs that the coordinator knows to be damaged, as of this life
+	attempt     int     // of registrations: what belongs to a former one is over
+	disclaimed  []bool  // logs that the coordinator knows to be damaged, as of this life
+	units       []*unit // by group and partition
+	gathering   bool    // a commit is being made, or is under way
+	turn        int
 
 	garbles bool // what it sends to followers comes with flipped bits now and then
 	lost    bool // its folder lacks what it acknowledged, and it has not been activated since
@@ -84,6 +87,7 @@ func (b *broker) start() {
 	b.proposals, b.proposing = make([]bool, w.set.Partitions), false
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
 	b.ups, b.downs = make([]*upstream, len(w.brokers)), make([]*downstream, len(w.brokers))
+	b.units, b.gathering = make([]*unit, len(w.teams)*w.set.Partitions), false
 	b.feed.start()
 	if b.disk.old == nil {
 		b.disk.old = b.disk.image.clone()
@@ -106,6 +110,11 @@ func (b *broker) stop(quiet bool) {
 	for _, d := range b.downs {
 		if d != nil {
 			d.stream.dies(quiet, b.p)
+		}
+	}
+	for _, u := range b.units {
+		if u != nil {
+			u.over, u.m = true, nil // nobody is told
 		}
 	}
 	b.replicas = make([]*held, b.w.set.Partitions)
@@ -138,6 +147,7 @@ func (b *broker) apply(s *cluster.Snapshot) {
 		}
 	}
 	b.want()
+	b.regroups(s)
 }
 
 func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {
@@ -244,6 +254,11 @@ func (b *broker) tick() {
 	for _, h := range b.replicas {
 		if h != nil {
 			h.replica.Tick()
+		}
+	}
+	for _, u := range b.units {
+		if u != nil {
+			u.tick()
 		}
 	}
 	b.mend()

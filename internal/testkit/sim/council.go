@@ -149,7 +149,7 @@ func (c *council) apply(e *entry) {
 	c.history = append(c.history, c.machine.Snapshot())
 	if first, again := c.made[&e.command[0]]; again {
 		c.w.reached.hit("change that came twice")
-		if answer.Index != first {
+		if answer.Index != first && e.change.Commit == nil { // which is united with what is known
 			c.w.fail("made-once", "a change was made at index %d, and again at %d: %s", first, c.index, e.change.Kind())
 		}
 	} else {
@@ -225,6 +225,11 @@ func (c *council) found() {
 		Name: topicName, Partitions: &set.Partitions,
 		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, Unclean: &set.Unclean, MaxMessageBytes: new(maxMessageBytes)},
 	}}}})
+	for _, t := range c.w.teams {
+		if a.Refusal == nil {
+			a = apply(state.Command{Change: t.register()})
+		}
+	}
 	if a.Refusal != nil {
 		c.w.fail("founding", "%s", a.Refusal.Detail)
 	}
@@ -254,6 +259,20 @@ func (c *council) renew(from *process, life cluster.Life, done func(lease time.D
 			}
 		})
 	}, func(bool) {})
+}
+
+// progress tells how far a group has come, as of an index or a later one.
+func (c *council) progress(from *process, after uint64, part int, id ident.GroupID, done func(cluster.GroupProgress, bool)) {
+	m := c.leader
+	if m == nil {
+		c.w.in(from, 50*time.Millisecond, func() { done(cluster.GroupProgress{}, false) })
+		return
+	}
+	c.w.call(from, m.p, c.w.set.TryLimit, func(reply func(func())) {
+		if all := c.machine.Progress(ref(part), []ident.GroupID{id}); c.leader == m && c.quorum(m) && c.index >= after && len(all) == 1 {
+			reply(func() { done(all[0], true) })
+		}
+	}, func(bool) { done(cluster.GroupProgress{}, false) })
 }
 
 // report tells the leading coordinator that a node may be dead.

@@ -11,7 +11,9 @@
 // brokers and calls (Network, which delays, holds and cuts), Raft (Council, a log that
 // agrees with itself and may leave the asker without an answer), processes that are
 // killed, paused and started again. Producers repeat as the lanes of a gateway do, and
-// readers move between a partition's leader and its in-sync followers.
+// readers move between a partition's leader and its in-sync followers. In one run of four
+// two consumer groups, one of each mode, are at work, with broker/lease at the leaders; the
+// dead-letter topic and the sessions of their members are models.
 //
 // # The life of a run
 //
@@ -27,5 +29,5 @@
 // # What it does not do
 //
 // It finds nothing in goroutines, locks, files or sockets: those have tests of their
-// own. Groups, repartition and compaction are not in it.
+// own. Repartition and compaction are not in it.
 package sim

@@ -79,6 +79,7 @@ func (w *World) diverged(u *upstream, d rpc.Divergence, err error) {
 // decided holds what the coordinator decides, and notes what it means.
 func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change, answer *cluster.Answer) {
 	w.recheck = true
+	w.groupsDecided(before, after, change, answer)
 	if a := change.Activate; a != nil && answer.Refusal == nil {
 		if b := w.brokerOf(a.Node); b.lost {
 			b.lost = false

@@ -31,7 +31,9 @@ func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
 	set.Unclean = seed%8 == 7 && set.Replicas > 1
-	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
+	if seed%4 == 2 {
+		set.groups(rand.New(rand.NewPCG(seed, 3)))
+	}
 	return set, schedule(rng, &set)
 }
 
@@ -91,6 +93,9 @@ func build(seed uint64, set Setup) *World {
 	for _, b := range w.brokers {
 		b.feed = w.follow(b.p, b.apply)
 	}
+	for i := range set.Groups {
+		w.teams = append(w.teams, newTeam(w, i))
+	}
 	w.routing = w.follow(w.edge, func(*cluster.Snapshot) {})
 	w.council.init(w)
 	w.council.found()
@@ -125,6 +130,15 @@ func (w *World) play(faults []Fault) {
 	}
 	for _, r := range w.readers {
 		r.start()
+	}
+	for _, t := range w.teams {
+		for _, k := range t.workers {
+			k.start()
+		}
+	}
+	if len(w.teams) > 0 {
+		w.after(0, w.sessions)
+		w.after(begins, w.resets)
 	}
 	for i := range faults {
 		f := &faults[i]
@@ -319,7 +333,7 @@ func (w *World) unsettled(out *broker) string {
 			return fmt.Sprintf("a reader of partition %d is at %d: %s", r.part, r.next, w.describe(r.part))
 		}
 	}
-	return ""
+	return w.unfinished()
 }
 
 // same says whether two replicas hold the same bytes, and all of it is committed.

@@ -33,6 +33,13 @@ type Setup struct {
 	ReplaceAfter        time.Duration // a dead broker's replicas are moved then
 	Settled             time.Duration
 	Length              time.Duration
+
+	Groups                       int // 0: none, and nothing of what follows counts
+	Members                      int // of each
+	GroupLease, Session, Backoff time.Duration
+	MaxDeliveries, MaxInFlight   int
+	Gather                       time.Duration // between commits
+	CommitBytes                  int           // of one group on one partition
 }
 
 // setup draws the constants of a seed.
@@ -89,4 +96,16 @@ func setup(rng *rand.Rand) Setup {
 		s.SnapEvery = 2 + s.SnapEvery/5 // so that states are kept as of where voids stand
 	}
 	return s
+}
+
+// groups draws the constants of two consumer groups.
+func (s *Setup) groups(rng *rand.Rand) {
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(rng.Int64N(int64(hi-lo)+1)) }
+	s.Groups, s.Members = 2, 2+rng.IntN(3)
+	s.GroupLease = between(200*time.Millisecond, 2*time.Second)
+	s.Session = between(time.Second, 2*time.Second)
+	s.Backoff = between(0, 200*time.Millisecond)
+	s.MaxDeliveries, s.MaxInFlight = 1+rng.IntN(4), 1+rng.IntN(8)
+	s.Gather = between(time.Millisecond, 15*time.Millisecond)
+	s.CommitBytes = 1_000 << rng.IntN(6)
 }

@@ -28,6 +28,7 @@ type World struct {
 	routing   *feed // of the edge
 	producers []*producer
 	readers   []*reader
+	teams     []*team // consumer groups
 
 	truth    []*truth // of each partition
 	touched  []*broker

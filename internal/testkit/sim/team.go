@@ -1,0 +1,289 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tidewire/internal/cluster"
+	"tidewire/internal/ident"
+)
+
+// team is a consumer group, and what the world knows of it and no broker does.
+type team struct {
+	w       *World
+	index   int
+	name    string
+	id      ident.GroupID
+	mode    cluster.GroupMode
+	workers []*worker
+	ledgers []*ledger // of each partition
+}
+
+// ledger is the truth of a group on a partition, since its latest reset.
+type ledger struct {
+	reset     uint64
+	floor     ident.Offset
+	done      map[ident.Offset]string // by whose acknowledgement
+	dead      map[ident.Offset]bool
+	settled   map[ident.Offset]bool // the member was told that it is done
+	delivered map[ident.Offset]bool // at least once, or spoken of
+	grips     map[ident.Offset][]grip
+	letters   map[int64]ident.Offset // in the dead-letter topic, by sequence; they outlive a reset
+}
+
+// grip is a lease that somebody has in hand.
+type grip struct {
+	worker *worker
+	part   int
+	life   int // of the worker, with this partition
+	until  time.Duration
+}
+
+func (l *ledger) begin(reset uint64) {
+	l.reset = reset
+	l.done, l.dead, l.settled = map[ident.Offset]string{}, map[ident.Offset]bool{}, map[ident.Offset]bool{}
+	l.delivered, l.grips = map[ident.Offset]bool{}, map[ident.Offset][]grip{}
+}
+
+func newTeam(w *World, i int) *team {
+	t := &team{w: w, index: i, name: fmt.Sprintf("g%d", i+1), id: ident.GroupID{0: 0x96, 15: byte(i + 1)}, mode: cluster.Exclusive}
+	if i%2 == 1 {
+		t.mode = cluster.Shared
+	}
+	for n := range w.set.Members {
+		t.workers = append(t.workers, &worker{w: w, team: t, name: fmt.Sprintf("%s-m%d", t.name, n+1)})
+	}
+	for range w.set.Partitions {
+		l := &ledger{letters: map[int64]ident.Offset{}}
+		l.begin(0)
+		t.ledgers = append(t.ledgers, l)
+	}
+	return t
+}
+
+// register is the command that makes the group.
+func (t *team) register() cluster.Change {
+	s := &t.w.set
+	r := &cluster.GroupRegister{ID: t.id, Topic: topicID(), Name: t.name, Patch: cluster.GroupPatch{
+		Mode: &t.mode, Lease: &s.GroupLease, Session: &s.Session, MaxDeliveries: &s.MaxDeliveries, Backoff: &s.Backoff, MaxInFlight: &s.MaxInFlight,
+	}}
+	for i := range s.Partitions {
+		r.Starts = append(r.Starts, cluster.Position{Partition: ident.Index(i)})
+	}
+	return cluster.Change{GroupRegister: r}
+}
+
+// group is the newest state of it.
+func (t *team) group() *cluster.Group { return t.w.council.now().Groups[topicID()].Get(t.name) }
+
+func (t *team) progress(part int) *cluster.GroupProgress {
+	p := t.w.council.machine.Progress(ref(part), []ident.GroupID{t.id})
+	if len(p) == 0 {
+		return nil
+	}
+	return &p[0]
+}
+
+func (t *team) intent(part int, o ident.Offset) (cluster.Intent, bool) {
+	p := t.progress(part)
+	i := slices.IndexFunc(p.Intents, func(i cluster.Intent) bool { return i.Offset == o })
+	if i < 0 {
+		return cluster.Intent{}, false
+	}
+	return p.Intents[i], true
+}
+
+// buries is a letter that arrives in the dead-letter topic. A repeat is one by its sequence.
+func (t *team) buries(part int, l cluster.Intent) {
+	led := t.ledgers[part]
+	if o, ok := led.letters[l.Sequence]; ok {
+		if o != l.Offset {
+			t.w.fail("one-letter", "%s, partition %d: letter %d is of offset %d, and again of %d", t.name, part, l.Sequence, o, l.Offset)
+		}
+		return
+	}
+	if i, ok := t.intent(part, l.Offset); !ok || i.Sequence != l.Sequence {
+		t.w.fail("intent-first", "%s, partition %d: letter %d of offset %d has no intent", t.name, part, l.Sequence, l.Offset)
+	}
+	led.letters[l.Sequence] = l.Offset
+	t.w.reached.hit("letter in the dead-letter topic")
+}
+
+func (t *team) buried(part int, l cluster.Intent) bool {
+	o, ok := t.ledgers[part].letters[l.Sequence]
+	return ok && o == l.Offset
+}
+
+// leased holds a lease to what was promised.
+func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until time.Duration) {
+	w, l := t.w, t.ledgers[u.part]
+	if u.group.Reset != l.reset {
+		return // it counts no more, and the leader cannot tell yet
+	}
+	grips := func() {
+		l.grips[o] = append(slices.DeleteFunc(l.grips[o], func(g grip) bool { return g.worker == by || !g.holds(w.now) }), grip{by, u.part, by.life(u.part), until})
+	}
+	if u.epoch != w.council.partition(u.part).LeaderEpoch {
+		w.reached.hit("lease of a leader of the past")
+		w.note(by.name, "has offset %d of partition %d of %s, a leader of the past, until %s", o, u.part, u.b.name(), until)
+		grips()
+		return
+	}
+	what := func(format string, args ...any) string {
+		return fmt.Sprintf("%s, partition %d, offset %d to %s: ", t.name, u.part, o, by.name) + fmt.Sprintf(format, args...)
+	}
+	if l.settled[o] {
+		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
+	}
+	if delivery > w.set.MaxDeliveries {
+		w.fail("poison-ends", "%s", what("delivery %d", delivery))
+	}
+	maps.DeleteFunc(l.grips, func(_ ident.Offset, all []grip) bool {
+		return !slices.ContainsFunc(all, func(g grip) bool { return g.holds(w.now) })
+	})
+	if t.mode == cluster.Exclusive {
+		for _, at := range slices.Sorted(maps.Keys(l.grips)) {
+			for _, g := range l.grips[at] {
+				if g.worker != by && g.holds(w.now) {
+					w.fail("one-owner", "%s", what("%s has %d until %s", g.worker.name, at, g.until))
+				}
+			}
+		}
+		t.inOrder(u, o, what)
+	}
+	w.note(by.name, "has offset %d of partition %d of %s for the %d. time, until %s", o, u.part, u.b.name(), delivery, until)
+	l.delivered[o] = true
+	grips()
+}
+
+func (g grip) holds(now time.Duration) bool { return g.life == g.worker.life(g.part) && now < g.until }
+
+// inOrder holds that no record goes out before an earlier one of its key has.
+func (t *team) inOrder(u *unit, o ident.Offset, what func(string, ...any) string) {
+	l := t.ledgers[u.part]
+	if l.delivered[o] || keyOf(o) == 0 {
+		return
+	}
+	p := t.progress(u.part)
+	for e := max(p.Start, p.Floor, u.b.replicas[u.part].log.Start()); e < o; e++ {
+		if keyOf(e) != keyOf(o) || l.delivered[e] || l.done[e] != "" || l.dead[e] {
+			continue
+		}
+		if _, dying := t.intent(u.part, e); !dying { // an intent outlives a reset
+			t.w.fail("key-order", "%s", what("before offset %d of the same key", e))
+		}
+	}
+}
+
+// speaks is a worker who has done with a record, or wants it longer.
+func (t *team) speaks(by *worker, j job, longer bool) {
+	l := t.ledgers[j.part]
+	for i := range l.grips[j.o] {
+		if g := &l.grips[j.o][i]; g.worker == by && longer {
+			g.until = max(g.until, t.w.now+t.w.set.GroupLease)
+		} else if g.worker == by {
+			g.until = 0
+		}
+	}
+}
+
+// told is an acknowledgement that is answered.
+func (t *team) told(part int, o ident.Offset, reset uint64) {
+	l := t.ledgers[part]
+	if reset != l.reset {
+		return
+	}
+	p := t.progress(part)
+	if o >= p.Floor && !slices.ContainsFunc(p.Done, func(s cluster.Span) bool { return o >= s.From && o < s.To }) {
+		t.w.fail("answer-after-commit", "%s, partition %d: offset %d is acknowledged, and the coordinator does not know", t.name, part, o)
+	}
+	l.settled[o] = true
+}
+
+// groupsDecided holds what the coordinator decides of groups.
+func (w *World) groupsDecided(before, after *cluster.Snapshot, change *cluster.Change, answer *cluster.Answer) {
+	if len(w.teams) == 0 || answer.Refusal != nil {
+		return
+	}
+	if c := change.Commit; c != nil {
+		for i := range c.Of {
+			if answer.Taken[i] {
+				w.committed(before, &c.Of[i])
+			}
+		}
+	}
+	for _, t := range w.teams {
+		was, now := before.Groups[topicID()].Get(t.name), after.Groups[topicID()].Get(t.name)
+		if was == now && change.Commit == nil || now == nil || was == nil {
+			continue
+		}
+		if now.Reset > was.Reset {
+			w.reached.hit("group reset")
+			w.note("council", "resets %s", t.name)
+			for _, l := range t.ledgers {
+				l.begin(now.Reset)
+			}
+		}
+		for part, l := range t.ledgers {
+			if o := now.Owner(ident.Index(part)); o != nil && *o != *was.Owner(ident.Index(part)) {
+				w.note("council", "%s: %s, partition %d: %+v", change.Kind(), t.name, part, *o)
+			}
+			p := t.progress(part)
+			if p.Floor < l.floor && now.Reset == was.Reset {
+				w.fail("floor-stays", "%s, partition %d: the floor goes from %d back to %d", t.name, part, l.floor, p.Floor)
+			}
+			if p.Floor > w.truth[part].hw {
+				w.fail("floor-is-committed", "%s, partition %d: the floor is %d, and the high watermark %d", t.name, part, p.Floor, w.truth[part].hw)
+			}
+			l.floor = p.Floor
+		}
+	}
+}
+
+// committed holds a part of a commit that was taken.
+func (w *World) committed(before *cluster.Snapshot, of *cluster.CommitOf) {
+	t := w.teams[of.Group[15]-1]
+	part := int(of.Partition)
+	l, g := t.ledgers[part], before.Groups[topicID()].Get(t.name)
+	who := of.Member + fmt.Sprintf("@%d", of.Epoch)
+	if t.mode == cluster.Exclusive {
+		who = fmt.Sprintf("assignment %d", of.Assignment)
+	}
+	if e := before.Topics[topicName].Partitions[part].LeaderEpoch; of.Leader != e || of.Reset != g.Reset {
+		w.fail("late-commits-fail", "%s, partition %d: a commit of epoch %d and reset %d is taken, in epoch %d and reset %d", t.name, part, of.Leader, of.Reset, e, g.Reset)
+	}
+	for _, s := range of.Done {
+		for o := s.From; o < s.To; o++ {
+			if first := l.done[o]; first != "" && first != who {
+				w.fail("one-acknowledgement", "%s, partition %d: offset %d is acknowledged by %s, and by %s", t.name, part, o, first, who)
+			}
+			if l.dead[o] {
+				w.fail("one-end", "%s, partition %d: offset %d is dead, and acknowledged by %s", t.name, part, o, who)
+			}
+			l.done[o] = who
+		}
+	}
+	for _, o := range of.Published {
+		if !slices.Contains(slices.Collect(maps.Values(l.letters)), o) {
+			w.fail("dead-with-letter", "%s, partition %d: offset %d is dead, and in no letter", t.name, part, o)
+		}
+		if l.done[o] == "" {
+			l.dead[o] = true
+		}
+	}
+}
+
+// unfinished says what groups have still to do.
+func (w *World) unfinished() string {
+	for _, t := range w.teams {
+		for part := range t.ledgers {
+			p := t.progress(part)
+			if p.Floor < w.truth[part].hw || len(p.Intents) > 0 {
+				return fmt.Sprintf("%s is at %d of %d of partition %d, done %v, intents %v, owner %+v, members %+v", t.name, p.Floor, w.truth[part].hw, part, p.Done, p.Intents, t.group().Owner(ident.Index(part)), t.group().Members)
+			}
+		}
+	}
+	return ""
+}
