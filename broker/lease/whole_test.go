@@ -358,6 +358,14 @@ func (w *world) take(member string, limit int) []rpc.Lease {
 	if err != nil && !fault.Is(err, fault.Fenced) || ready != (len(leases) > 0) {
 		w.t.Fatalf("ready %v, %d leases: %v", ready, len(leases), err)
 	}
+	if len(leases) > 0 && rapid.IntRange(0, 9).Draw(w.t, "lost on its way") == 0 {
+		var offsets []ident.Offset
+		for _, g := range leases {
+			offsets = append(offsets, g.Offset)
+		}
+		w.m.Undo(l, offsets)
+		return nil
+	}
 	for _, g := range leases {
 		w.given(member, l.Epoch, g)
 	}
