@@ -26,7 +26,7 @@ import (
 //	member a           joins, or joins again; gone a: is no member any more
 //	owner a [next=b] [lost]   lost: the one before did not let go
 //	same a next=b      the owner as before, with somebody next
-//	take a 3           reads what that needs, and leases
+//	take a 3           reads what that needs, and leases; undo a 0: that did not arrive
 //	ack|through|extend|nack|reject a 0 1 …    nack a 0=5s, reject a 0=why
 //	commit [refused|unknown|bytes=400]    one whole; give and end [...] are its halves
 //	wait 5s, letters, published 3, free, show, status 3, deadline
@@ -228,6 +228,12 @@ func (s *stage) act(f []string) string {
 		return s.give(f[1:])
 	case "end":
 		return s.end(f[1:])
+	case "undo":
+		var offsets []ident.Offset
+		for _, w := range f[2:] {
+			offsets = append(offsets, s.offset(w))
+		}
+		s.m.Undo(s.life(f[1]), offsets)
 	case "letters":
 		out := ""
 		for _, l := range s.m.Letters() {

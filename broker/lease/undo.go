@@ -20,6 +20,8 @@ func (m *Machine) Undo(by cluster.MemberLife, offsets []ident.Offset) {
 		if e.given--; e.given > 0 {
 			m.redeliver--
 			m.holdBack(e)
+		} else {
+			e.fresh = m.former() // somebody may have it from a former leader, as before
 		}
 		m.back(s)
 	}
