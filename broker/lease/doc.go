@@ -14,7 +14,7 @@
 //
 // A record that was read and is not done is in exactly one of these states. There are at
 // most cluster.MaxUnfinished of them; done records are not kept, only where they lie, so a
-// machine costs about 150 bytes for each unfinished record and nearly nothing without any.
+// machine costs about 150 bytes for each unfinished record, and less than a kilobyte besides.
 //
 // # The life of a machine
 //
