@@ -203,6 +203,12 @@ func TestWhoGivesUpHasLeasedNothing(t *testing.T) {
 		if _, err := w.groups.Messages(t.Context(), groups.Fetch{Caller: caller(m), Limit: 9, MaxBytes: 1, Wait: time.Second, Reserve: func(context.Context) error { return full }}); !fault.Is(err, fault.Throttled) || w.Calls("take") != 0 {
 			t.Error(err)
 		}
+		// Who leaves while he waits for room, neither.
+		left, leave := context.WithCancel(t.Context())
+		got, err = w.groups.Messages(left, groups.Fetch{Caller: caller(m), Limit: 9, MaxBytes: 1, Wait: time.Second, Reserve: func(context.Context) error { leave(); return nil }})
+		if err != nil || len(got.Lines) > 0 || w.Calls("take") != 0 {
+			t.Error(got, err)
+		}
 		w.want("0:0:1", m, 9, 0)
 	})
 }

@@ -254,9 +254,9 @@ func (p *puller) isReady(l *lead) {
 
 // take takes from the leaders that have something, as much as there is room for.
 func (p *puller) take(to sink) (done bool) {
-	for len(p.ready) > 0 && p.ctx.Err() == nil { // who has left takes nothing more
+	for len(p.ready) > 0 {
 		messages, bytes := to.room()
-		if messages <= 0 || bytes <= 0 {
+		if messages <= 0 || bytes <= 0 || p.ctx.Err() != nil { // who has left takes nothing more
 			return done
 		}
 		l := p.ready[0]
