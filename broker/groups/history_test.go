@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -153,9 +155,17 @@ func (w *worker) settle(life cluster.MemberLife, ref ident.Partition, leases []r
 }
 
 // Whatever fails: what was acknowledged is processed, and every record ends in one way, dead
-// ones in the dead-letter topic once.
+// ones in the dead-letter topic once. TEST_TIDEWIRE_SEEDS sets how many histories are played.
 func TestEveryRecordEndsOnce(t *testing.T) {
-	for seed := range uint64(2) {
+	seeds := uint64(2)
+	if text := os.Getenv("TEST_TIDEWIRE_SEEDS"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = n
+	}
+	for seed := range seeds {
 		for _, mode := range []cluster.GroupMode{cluster.Exclusive, cluster.Shared} {
 			t.Run(fmt.Sprint(mode, seed), func(t *testing.T) {
 				play(t, func(t *testing.T, s *stage) { history(t, s, mode, rand.New(rand.NewPCG(seed, 1))) })
