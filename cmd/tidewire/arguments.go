@@ -23,6 +23,17 @@ func topicFirst(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// topicAndGroup is that of a command about a group of a topic.
+func topicAndGroup(cmd *cobra.Command, args []string) error {
+	if err := topicFirst(cmd, args); err != nil {
+		return err
+	}
+	if len(args) != 2 || args[1] == "" {
+		return usagef("%s needs a TOPIC and a GROUP: %s", cmd.CommandPath(), cmd.UseLine())
+	}
+	return nil
+}
+
 // noArguments is that of a command that takes flags alone.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -68,8 +79,6 @@ func exclude(cmd *cobra.Command, one, other string) {
 // name would lead astray.
 func lacking(command string) (what string, ok bool) {
 	what, ok = map[string]string{
-		"tidewire consume":           "no consumer groups; follow a topic with tidewire tail -f",
-		"tidewire group":             "no consumer groups",
 		"tidewire request":           "no request-reply",
 		"tidewire respond":           "no request-reply",
 		"tidewire capacity":          "no sizing",

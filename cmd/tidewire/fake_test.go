@@ -22,6 +22,7 @@ type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
 	topics  map[string]*fakeTopic
+	groups  map[string]*fakeGroup // by topic/group
 	trouble map[string][]string // by call: what goes wrong with its next ones
 	calls   []string            // method and path of every call
 	bearer  string              // Authorization of the last one
@@ -75,7 +76,7 @@ type fakeTopic struct {
 }
 
 func newFake() *fake {
-	f := &fake{topics: map[string]*fakeTopic{}, trouble: map[string][]string{}, changed: make(chan struct{}), box: fakeNode{led: 2, clients: 1}}
+	f := &fake{topics: map[string]*fakeTopic{}, groups: map[string]*fakeGroup{}, trouble: map[string][]string{}, changed: make(chan struct{}), box: fakeNode{led: 2, clients: 1}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if f.takes("ready") == "no" {
@@ -135,6 +136,7 @@ func newFake() *fake {
 	mux.HandleFunc("POST /topics/{topic}", f.with(f.publish))
 	mux.HandleFunc("GET /topics/{topic}", f.with(f.poll))
 	mux.HandleFunc("GET /topics/{topic}/events", f.events)
+	f.serveGroups(mux)
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.calls = append(f.calls, r.Method+" "+r.URL.Path)

@@ -176,14 +176,8 @@ func (t *tailer) print(m client.Message) error {
 		t.seen = map[uint32]int64{}
 	}
 	t.seen[m.Partition] = m.Offset
-	var err error
-	if t.table() {
-		_, err = fmt.Fprintln(t.out, valueText(m))
-	} else {
-		err = t.line(m.Raw)
-	}
-	if err != nil {
-		return fmt.Errorf("print: %w", err)
+	if err := printMessage(t.remote, m); err != nil {
+		return err
 	}
 	if t.printed++; t.limit > 0 && t.printed >= t.limit {
 		return errLimit

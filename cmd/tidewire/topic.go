@@ -327,13 +327,8 @@ says --yes.`,
 			return err
 		}
 		if !yes {
-			if !terminal(r.in) || !terminal(r.out) {
-				return usagef("topic delete deletes every record of %s, and there is no terminal to ask at: give --yes to delete it", visible(args[0]))
-			}
-			fmt.Fprintf(r.out, "Delete %s and every record of it? Type its name: ", visible(args[0]))
-			var answer string
-			if _, err := fmt.Fscanln(r.in, &answer); err != nil || answer != args[0] {
-				return &exitError{exitFailed, fmt.Errorf("nothing was deleted")}
+			if err := confirm(r, args[0], "every record of "+visible(args[0]), "topic delete deletes"); err != nil {
+				return err
 			}
 		}
 		if err := c.DeleteTopic(cmd.Context(), args[0]); err != nil {

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidewire/cmd/tidewire/internal/client"
+)
+
+func newGroup(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "group",
+		Short: "List, describe, move and delete consumer groups",
+		Args:  nearestCommand,
+		RunE:  group,
+	}
+	cmd.AddCommand(newGroupList(p), newGroupDescribe(p), newGroupReset(p), newGroupDelete(p))
+	return cmd
+}
+
+func newGroupList(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list TOPIC",
+		Aliases: []string{"ls"},
+		Short:   "List the groups of a topic",
+		Example: "  tidewire group list orders",
+		Args:    oneTopic,
+	}
+	r := addRemote(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		groups, err := c.Groups(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		table := [][]string{{"GROUP", "MODE", "MEMBERS", "LEASE", "SESSION", "MAX-DELIVERIES", "DEAD-LETTERS"}}
+		for _, g := range groups {
+			if !r.table() {
+				if err := r.line(g.Raw); err != nil {
+					return err
+				}
+				continue
+			}
+			table = append(table, []string{g.Group, g.Mode, strconv.Itoa(len(g.Members)), g.Lease, g.Session, strconv.Itoa(g.MaxDeliveries), g.DeadLetter})
+		}
+		if !r.table() {
+			return nil
+		}
+		return rows(r.out, table)
+	}
+	return cmd
+}
+
+func newGroupDescribe(p process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "describe TOPIC GROUP",
+		Short: "Show a group's settings, its members, and how far it has come",
+		Long: `Describe shows a group: its settings, its members with what they own, and of each
+partition what is committed, in flight, behind (LAG), and dead. What a partition's
+leader could not be asked is shown as -.`,
+		Example: `  tidewire group describe orders billing
+  tidewire group describe orders billing --output json | jq '[.partitions[].lag] | add'`,
+		Args: topicAndGroup,
+	}
+	r := addRemote(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		g, err := c.Group(cmd.Context(), args[0], args[1])
+		if err != nil {
+			return err
+		}
+		return describeGroup(r, g)
+	}
+	return cmd
+}
+
+func describeGroup(r *remote, g client.Group) error {
+	if !r.table() {
+		return r.line(g.Raw)
+	}
+	err := rows(r.out, [][]string{
+		{"group", g.Group},
+		{"mode", g.Mode},
+		{"lease", g.Lease},
+		{"session", g.Session},
+		{"deliveries", fmt.Sprintf("%d, then to %s", g.MaxDeliveries, g.DeadLetter)},
+		{"backoff", g.Backoff},
+		{"in flight", fmt.Sprintf("%d a member", g.MaxInFlight)},
+	})
+	if err != nil {
+		return err
+	}
+	if len(g.Members) > 0 {
+		fmt.Fprintln(r.out)
+		table := [][]string{{"MEMBER", "NODE", "SINCE", "PARTITIONS"}}
+		for _, m := range g.Members {
+			table = append(table, []string{m.Member, m.Node, m.Since, partitionList(m.Partitions)})
+		}
+		if err := rows(r.out, table); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(r.out)
+	table := [][]string{{"PARTITION", "MEMBER", "COMMITTED", "IN FLIGHT", "END", "LAG", "OLDEST", "REDELIVERED", "DEAD"}}
+	for _, p := range g.Partitions {
+		oldest := ""
+		if p.OldestUnacked != nil {
+			oldest = *p.OldestUnacked
+		}
+		table = append(table, []string{
+			strconv.FormatUint(uint64(p.Partition), 10), p.Member, place(p.Committed), place(p.InFlight), place(p.End), place(p.Lag), oldest, place(p.Redelivered), place(p.Dead),
+		})
+	}
+	return rows(r.out, table)
+}
+
+// partitionList is a list of partitions as people write it: 0-3,7.
+func partitionList(all []uint32) string {
+	var parts []string
+	for i := 0; i < len(all); {
+		j := i
+		for j+1 < len(all) && all[j+1] == all[j]+1 {
+			j++
+		}
+		part := strconv.FormatUint(uint64(all[i]), 10)
+		if j > i {
+			part += "-" + strconv.FormatUint(uint64(all[j]), 10)
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func newGroupReset(p process) *cobra.Command {
+	var from string
+	var offsets []string
+	var dryRun, force bool
+	cmd := &cobra.Command{
+		Use:   "reset TOPIC GROUP",
+		Short: "Move a group to other offsets",
+		Long: `Reset moves a group: with --from every partition, with --offset the ones named. What
+was leased or acknowledged before counts no more. While the group has members it is
+refused, unless --force: they go on at the new offsets.
+
+Look at what it would do with --dry-run first.`,
+		Example: `  tidewire group reset orders billing --from earliest --dry-run
+  tidewire group reset orders billing --from 2026-01-31T15:04:05Z
+  tidewire group reset orders billing --offset 0=42 --offset 3=7`,
+		Args: topicAndGroup,
+	}
+	r := addRemote(cmd, p)
+	fs := cmd.Flags()
+	fs.StringVar(&from, "from", "", "go on at earliest, latest, a `time` (RFC 3339), or so long ago (15m)")
+	fs.StringArrayVar(&offsets, "offset", nil, "go on at this offset of this partition: `PARTITION=OFFSET`; may be given again")
+	fs.BoolVar(&dryRun, "dry-run", false, "only tell what would be moved")
+	fs.BoolVar(&force, "force", false, "also while the group has members")
+	exclude(cmd, "from", "offset")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		move, err := moveOf(from, offsets, time.Now())
+		if err != nil {
+			return usage(err)
+		}
+		move.DryRun, move.Force = dryRun, force
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		raw, err := c.MoveGroup(cmd.Context(), args[0], args[1], move)
+		if err != nil {
+			return err
+		}
+		if !r.table() {
+			return r.line(raw)
+		}
+		return showMove(r, raw, dryRun)
+	}
+	return cmd
+}
+
+func moveOf(from string, offsets []string, now time.Time) (client.Move, error) {
+	if from == "" && len(offsets) == 0 {
+		return client.Move{}, fmt.Errorf("group reset needs --from or --offset")
+	}
+	if from != "" {
+		at, _, err := startAt(from, now)
+		return client.Move{From: &at}, err
+	}
+	m := client.Move{Offsets: map[uint32]int64{}}
+	for _, text := range offsets {
+		partition, offset, ok := strings.Cut(text, "=")
+		p, err := strconv.ParseUint(partition, 10, 32)
+		o, err2 := strconv.ParseInt(offset, 10, 64)
+		if !ok || err != nil || err2 != nil || o < 0 {
+			return m, fmt.Errorf("--offset: %q is not PARTITION=OFFSET, such as 0=42", text)
+		}
+		if _, twice := m.Offsets[uint32(p)]; twice {
+			return m, fmt.Errorf("--offset: partition %d is given twice", p)
+		}
+		m.Offsets[uint32(p)] = o
+	}
+	return m, nil
+}
+
+func showMove(r *remote, raw json.RawMessage, dryRun bool) error {
+	var answer struct {
+		Partitions []struct {
+			Partition uint32 `json:"partition"`
+			From      *int64 `json:"from"`
+			To        *int64 `json:"to"`
+		} `json:"partitions"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return fmt.Errorf("the answer is not as expected: %w", err)
+	}
+	to := "TO"
+	if dryRun {
+		to = "WOULD BE"
+	}
+	table := [][]string{{"PARTITION", "FROM", to}}
+	for _, p := range answer.Partitions {
+		table = append(table, []string{strconv.FormatUint(uint64(p.Partition), 10), place(p.From), place(p.To)})
+	}
+	return rows(r.out, table)
+}
+
+func newGroupDelete(p process) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete TOPIC GROUP",
+		Short: "Forget a group, and how far it has come",
+		Long: `Delete forgets a group: its members are fenced, and how far it has come is gone. The
+records of the topic stay. At a terminal it asks first; a script says --yes.`,
+		Example: "  tidewire group delete orders billing --yes",
+		Args:    topicAndGroup,
+	}
+	r := addRemote(cmd, p)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; needed where nobody can be asked")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		if !yes {
+			if err := confirm(r, args[1], "how far group "+visible(args[1])+" has come on "+visible(args[0]), "group delete forgets"); err != nil {
+				return err
+			}
+		}
+		if err := c.DeleteGroup(cmd.Context(), args[0], args[1]); err != nil {
+			return err
+		}
+		if r.table() {
+			_, err = fmt.Fprintf(r.out, "%s deleted\n", visible(args[1]))
+			return err
+		}
+		return r.line(map[string]any{"topic": args[0], "group": args[1], "deleted": true})
+	}
+	return cmd
+}
