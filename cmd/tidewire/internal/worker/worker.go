@@ -41,7 +41,7 @@ type Config struct {
 
 // Bounds of waiting. The pause before another try doubles from least to most.
 const (
-	takeWait   = 20 * time.Second
+	takeWait   = 10 * time.Second
 	leastPause = 250 * time.Millisecond
 	mostPause  = 10 * time.Second
 	// leaveLimit bounds the goodbye: a session that is not ended ends by itself.
