@@ -240,14 +240,16 @@ func (g *groupCrew) done(m *groupMember, j client.Joined, all []client.At, stale
 	}
 }
 
-// acknowledged is how many records were told to be done.
-func (g *groupCrew) acknowledged() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for _, leases := range g.given {
-		if slices.ContainsFunc(leases, func(d delivery) bool { return d.acked }) {
-			n++
+// finished is how many records the group is done with, as it says itself: what was
+// acknowledged by one who was killed before he heard of it is among them.
+func (g *groupCrew) finished() (n int64) {
+	info, err := g.pick().Group(g.ctx, g.topic, g.group)
+	if err != nil {
+		return 0
+	}
+	for _, p := range info.Partitions {
+		if p.End != nil && p.Lag != nil {
+			n += *p.End - *p.Lag
 		}
 	}
 	return n
