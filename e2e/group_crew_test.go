@@ -60,7 +60,7 @@ func newGroupCrew(t *testing.T, topic, group, settings string, ordered bool, gat
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	g := &groupCrew{
-		t: t, topic: topic, group: group, ordered: ordered, gateways: gateways, ctx: ctx, cancel: cancel, work: 2 * time.Millisecond,
+		t: t, topic: topic, group: group, ordered: ordered, gateways: gateways, ctx: ctx, cancel: cancel, work: 15 * time.Millisecond,
 		given: map[client.At][]delivery{}, first: map[string]client.At{}, lives: map[string]*groupMember{},
 	}
 	if status, err := gateways()[0].RegisterGroup(ctx, topic, group, settings); err != nil || status != 201 {

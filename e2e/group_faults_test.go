@@ -33,7 +33,7 @@ func fill(t *testing.T, api *client.API, topic string, records int) map[int]int6
 // TestGroupsOutliveTheirMembersAndNodes has a group work through a topic while its members
 // join, leave and are killed, and nodes are killed in turn, the leading coordinator too.
 func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
-	records, every := int64(6_000), time.Second
+	records, every := int64(4_000), time.Second
 	if harness.Soak() {
 		records, every = 100_000, 3*time.Second
 	}
