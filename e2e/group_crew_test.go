@@ -34,7 +34,7 @@ type groupCrew struct {
 	first  map[string]client.At // the latest first delivery of a key
 	order  []string             // what went against it
 	double []string             // acknowledged under two leases
-	lives  map[string]*groupMember
+	lives  map[string]*crewMember
 	stale  int
 	lost   int // lives that ended without a word, or were fenced
 }
@@ -48,8 +48,8 @@ type delivery struct {
 	acked  bool
 }
 
-// groupMember is one member over HTTP.
-type groupMember struct {
+// crewMember is one member over HTTP.
+type crewMember struct {
 	name  string
 	stop  context.CancelFunc
 	leave atomic.Bool // says goodbye; else it just falls silent
@@ -61,7 +61,7 @@ func newGroupCrew(t *testing.T, topic, group, settings string, ordered bool, gat
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	g := &groupCrew{
 		t: t, topic: topic, group: group, ordered: ordered, gateways: gateways, ctx: ctx, cancel: cancel, work: 15 * time.Millisecond,
-		given: map[client.At][]delivery{}, first: map[string]client.At{}, lives: map[string]*groupMember{},
+		given: map[client.At][]delivery{}, first: map[string]client.At{}, lives: map[string]*crewMember{},
 	}
 	if status, err := gateways()[0].RegisterGroup(ctx, topic, group, settings); err != nil || status != 201 {
 		t.Fatalf("register %s: %d, %v", group, status, err)
@@ -74,9 +74,9 @@ func newGroupCrew(t *testing.T, topic, group, settings string, ordered bool, gat
 }
 
 // add has one more member join.
-func (g *groupCrew) add() *groupMember {
+func (g *groupCrew) add() *crewMember {
 	ctx, stop := context.WithCancel(g.ctx)
-	m := &groupMember{name: fmt.Sprintf("m%d", g.seat.Add(1)), stop: stop, done: make(chan struct{})}
+	m := &crewMember{name: fmt.Sprintf("m%d", g.seat.Add(1)), stop: stop, done: make(chan struct{})}
 	g.mu.Lock()
 	g.lives[m.name] = m
 	g.mu.Unlock()
@@ -88,7 +88,7 @@ func (g *groupCrew) add() *groupMember {
 }
 
 // end ends a member: with a word, or as one that is killed.
-func (g *groupCrew) end(m *groupMember, leave bool) {
+func (g *groupCrew) end(m *crewMember, leave bool) {
 	m.leave.Store(leave)
 	m.stop()
 	<-m.done
@@ -101,7 +101,7 @@ func (g *groupCrew) end(m *groupMember, leave bool) {
 }
 
 // anyone is a member that lives.
-func (g *groupCrew) anyone() *groupMember {
+func (g *groupCrew) anyone() *crewMember {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, m := range g.lives {
@@ -129,7 +129,7 @@ func isFenced(err error) bool {
 }
 
 // member joins, works until it is stopped, and joins again where it was fenced.
-func (g *groupCrew) member(ctx context.Context, m *groupMember) {
+func (g *groupCrew) member(ctx context.Context, m *crewMember) {
 	for ctx.Err() == nil {
 		j, err := g.pick().JoinGroup(ctx, g.topic, g.group, m.name)
 		if err == nil {
@@ -160,7 +160,7 @@ func (g *groupCrew) member(ctx context.Context, m *groupMember) {
 }
 
 // live takes messages and acknowledges them, for as long as the life lasts.
-func (g *groupCrew) live(ctx context.Context, m *groupMember, j client.Joined) error {
+func (g *groupCrew) live(ctx context.Context, m *crewMember, j client.Joined) error {
 	for ctx.Err() == nil {
 		all, err := g.pick().TakeMessages(ctx, g.topic, g.group, j, 20, "500ms")
 		if err != nil {
@@ -187,7 +187,7 @@ func (g *groupCrew) live(ctx context.Context, m *groupMember, j client.Joined) e
 }
 
 // note keeps a delivery.
-func (g *groupCrew) note(msg *client.Leased, m *groupMember, j client.Joined) {
+func (g *groupCrew) note(msg *client.Leased, m *crewMember, j client.Joined) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := client.At{Partition: msg.Partition, Offset: msg.Offset}
@@ -202,7 +202,7 @@ func (g *groupCrew) note(msg *client.Leased, m *groupMember, j client.Joined) {
 }
 
 // ack acknowledges until it is heard. What is stale comes again to somebody.
-func (g *groupCrew) ack(ctx context.Context, m *groupMember, j client.Joined, at []client.At) error {
+func (g *groupCrew) ack(ctx context.Context, m *crewMember, j client.Joined, at []client.At) error {
 	for ctx.Err() == nil {
 		stale, err := g.pick().Settle(ctx, g.topic, g.group, client.Settlement{Member: j.Member, Epoch: j.Epoch, Ack: at})
 		if err == nil {
@@ -217,7 +217,7 @@ func (g *groupCrew) ack(ctx context.Context, m *groupMember, j client.Joined, at
 	return nil
 }
 
-func (g *groupCrew) done(m *groupMember, j client.Joined, all []client.At, stale []client.StaleAt) {
+func (g *groupCrew) done(m *crewMember, j client.Joined, all []client.At, stale []client.StaleAt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stale += len(stale)
