@@ -85,7 +85,7 @@ func TestPartitionsAreSortedByTheirLeaders(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	for session, want := range map[time.Duration]time.Duration{10 * time.Second: 3300 * time.Millisecond, 9 * time.Second: 3 * time.Second, time.Second: 300 * time.Millisecond, 2 * time.Second: 600 * time.Millisecond} {
+	for session, want := range map[time.Duration]time.Duration{10 * time.Second: 3 * time.Second, 9 * time.Second: 3 * time.Second, 5 * time.Second: time.Second, time.Second: 300 * time.Millisecond, 2 * time.Second: 600 * time.Millisecond} {
 		if got := Heartbeat(session); got != want {
 			t.Errorf("%s: %s, want %s", session, got, want)
 		}

@@ -158,9 +158,14 @@ const (
 	leastHeartbeat = 300 * time.Millisecond
 )
 
-// Heartbeat is how often a member is to be heard: three times a session, rounded down.
+// Heartbeat is how often a member is to be heard: three times a session, rounded down to
+// whole seconds, or to tenths where there is less than one.
 func Heartbeat(session time.Duration) time.Duration {
-	return max((session / 3).Truncate(heartbeatStep), leastHeartbeat)
+	every := session / 3
+	if every >= time.Second {
+		return every.Truncate(time.Second)
+	}
+	return max(every.Truncate(heartbeatStep), leastHeartbeat)
 }
 
 func clip(s string) string {
