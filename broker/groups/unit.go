@@ -105,7 +105,7 @@ func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
 	if m.Over() {
 		return false
 	}
-	u.m = m
+	u.m, u.begun, u.moved = m, true, false
 	close(u.loaded)
 	u.post.g.letters.add(u, m, m.Letters())
 	u.pokeAllLocked()

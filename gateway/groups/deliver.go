@@ -37,15 +37,18 @@ func (g *Groups) Messages(ctx context.Context, q Fetch) (Fetched, error) {
 	}
 	m := Membership{View: v, Member: q.Member, Epoch: q.Epoch}
 	g.Hear(m)
-	wait := q.Wait
-	if wait <= 0 {
-		wait = lookTime // of a leader that says nothing at all
-	}
-	until := time.NewTimer(wait)
-	defer until.Stop()
 	f := &fetching{m: m, q: q, ctx: ctx}
 	defer g.keepAlive(m)()
-	err = g.pull(ctx, m, f, q.Wait <= 0, until.C)
+	// What there is comes from all leaders alike. Only where nobody has anything does the
+	// first count who does.
+	look := lookTime
+	if q.Wait > 0 {
+		look = min(2*gatherTime, q.Wait)
+	}
+	err = g.pull(ctx, m, f, true, time.After(look))
+	if nothing := len(f.got.Lines) == 0 && f.err == nil && (err == nil || passing(err)); nothing && q.Wait > 0 {
+		err = g.pull(ctx, m, f, false, time.After(q.Wait))
+	}
 	if len(f.got.Lines) > 0 {
 		return f.got, nil // it is leased
 	}

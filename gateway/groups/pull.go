@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,8 @@ import (
 const (
 	// waitTime is how long a leader is asked to wait at once.
 	waitTime = 5 * time.Second
+	// gatherTime is how long who asks all leaders waits for the last ones of them.
+	gatherTime = 20 * time.Millisecond
 	// waitPause is how long a wait lasts at least that brought nothing.
 	waitPause = 50 * time.Millisecond
 	// takeTime bounds a take, which nothing else ends.
@@ -43,6 +46,10 @@ type puller struct {
 	watch *watch
 	once  bool // leaders are asked for what they have now, once each
 	aimed bool // at all
+	// Who asks once waits for all of them before the first take: until gather, or until
+	// all were heard. turned: it is over.
+	gather <-chan time.Time
+	turned bool
 
 	ctx     context.Context // of the waits
 	waiting sync.WaitGroup
@@ -83,7 +90,7 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 	}()
 	for {
 		p.drain()
-		if done := p.take(to); done || ctx.Err() != nil {
+		if done := p.gathered() && p.take(to); done || ctx.Err() != nil {
 			return nil
 		}
 		if p.once && p.aimed && p.nothing() {
@@ -92,6 +99,8 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 		select {
 		case a := <-p.answers:
 			p.answered(a)
+		case <-p.gather:
+			p.turned = true
 		case <-p.watch.woken:
 			if err := p.aim(to); err != nil {
 				return err
@@ -103,6 +112,36 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 			return nil
 		}
 	}
+}
+
+// gathered says whether it is time to take. Who asks once hears all leaders first, and
+// begins with any of those that have something: else the nearest one would be emptied
+// before another has its turn, by each call anew.
+func (p *puller) gathered() bool {
+	switch {
+	case !p.once || p.turned && p.gather == nil:
+		return true
+	case !p.aimed:
+		return false
+	case p.gather == nil:
+		p.gather = time.After(gatherTime)
+	}
+	if !p.turned && !p.heardAll() {
+		return false
+	}
+	p.turned, p.gather = true, nil
+	rand.Shuffle(len(p.ready), func(i, j int) { p.ready[i], p.ready[j] = p.ready[j], p.ready[i] })
+	return true
+}
+
+// heardAll says that every leader has something, or has nothing.
+func (p *puller) heardAll() bool {
+	for _, l := range p.leads {
+		if !l.asked && !slices.Contains(p.ready, l) {
+			return false
+		}
+	}
+	return true
 }
 
 // drain takes in the answers that are there.
