@@ -109,6 +109,7 @@ func (m *groupMember) serve(ctx context.Context, address string) {
 // TestAGroupOutlivesItsNodes kills nodes under the hands of a group: every record is
 // processed, and none is given out again whose acknowledgement was answered.
 func TestAGroupOutlivesItsNodes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
 			c := harness.StartCluster(t, harness.ClusterOptions{})

@@ -33,7 +33,8 @@ func fill(t *testing.T, api *client.API, topic string, records int) map[int]int6
 // TestGroupsOutliveTheirMembersAndNodes has a group work through a topic while its members
 // join, leave and are killed, and nodes are killed in turn, the leading coordinator too.
 func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
-	records, every := int64(4_000), time.Second
+	t.Parallel()
+	records, every := int64(3_000), time.Second
 	if harness.Soak() {
 		records, every = 100_000, 3*time.Second
 	}
@@ -110,6 +111,7 @@ func membersComeAndGo(g *groupCrew, every time.Duration, stop <-chan struct{}) {
 // leader in the midst: each of them ends in the dead-letter topic once, with its reason,
 // and holds up nobody else.
 func TestPoisonIsDeadLetteredOnce(t *testing.T) {
+	t.Parallel()
 	const records, poison = 2_000, 20
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()

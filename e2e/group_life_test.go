@@ -41,6 +41,7 @@ func statusOf(t *testing.T, m *harness.Member, topic string, at client.At) clien
 // TestTheStatusOfARecordThroughItsLife asks a node that neither leads the record's partition
 // nor is the gateway of the member what became of it, before and after the leader dies.
 func TestTheStatusOfARecordThroughItsLife(t *testing.T) {
+	t.Parallel()
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()
 	api.CreateTopic(t, "lives", `"partitions":1,"replicas":3`)
@@ -135,6 +136,7 @@ func settleAll(t *testing.T, api *client.API, topic, group string, s client.Sett
 // TestAZombieIsFenced lets a member be silent for longer than its session: another one gets
 // its work, and what it says afterwards counts no more.
 func TestAZombieIsFenced(t *testing.T) {
+	t.Parallel()
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()
 	api.CreateTopic(t, "grave", `"partitions":1,"replicas":3`)
@@ -168,6 +170,7 @@ func TestAZombieIsFenced(t *testing.T) {
 // TestAStalledCoordinatorEvictsNobody pauses the leading coordinator for longer than a
 // session: members whose hearts beat at the other nodes stay.
 func TestAStalledCoordinatorEvictsNobody(t *testing.T) {
+	t.Parallel()
 	stall := 5 * time.Second
 	if harness.Soak() {
 		stall = 15 * time.Second
