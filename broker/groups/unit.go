@@ -31,6 +31,8 @@ type unit struct {
 	mu       sync.Mutex
 	group    *cluster.Group
 	m        *lease.Machine // nil: its progress has yet to be read
+	begun    bool           // there was a machine before
+	moved    bool           // the group was moved to other offsets while this unit was there
 	err      error          // why it is over
 	loaded   chan struct{}  // closed when there is a machine, or it is over
 	takers   []waiting      // in turn
@@ -101,7 +103,11 @@ func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
 		return true
 	}
 	now := time.Now()
-	m := u.post.machine(now, u.group, of, b)
+	cfg := u.post.machine()
+	if cfg.First = u.moved; u.begun && now.After(cfg.Alone) {
+		cfg.Alone = now // the machine before gave leases
+	}
+	m := lease.Begin(now, cfg, u.group, of, b.Start, b.HW)
 	if m.Over() {
 		return false
 	}
@@ -113,15 +119,17 @@ func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
 	return true
 }
 
-// machine takes over a group on this partition.
-func (p *post) machine(now time.Time, group *cluster.Group, of cluster.GroupProgress, b rpc.Bounds) *lease.Machine {
-	return lease.Begin(now, lease.Config{Partition: p.ref.Index, Leader: p.epoch, Alone: p.alone()}, group, of, b.Start, b.HW)
+// machine is what the machines of this post have in common. Letters without a key go to
+// the first partition of the dead-letter topic.
+func (p *post) machine() lease.Config {
+	return lease.Config{Partition: p.ref.Index, Leader: p.epoch, Alone: p.alone()}
 }
 
 // see takes in the group as it is now.
 func (u *unit) see(group *cluster.Group) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.moved = u.moved || group.Reset > u.group.Reset
 	u.group = group
 	if u.m == nil {
 		return

@@ -28,6 +28,7 @@ import (
 type director interface {
 	gateway.Coordinator
 	Propose(ctx context.Context, c cluster.Change) (cluster.Answer, error)
+	Touch(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error)
 	Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
 	Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, error)
 	Report(ctx context.Context, s cluster.Suspicion) error

@@ -155,5 +155,8 @@ func (b backend) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.
 	return b.broker.RecordStatus(ctx, s)
 }
 
-// Probe says which life this node is in.
-func (b backend) Probe(context.Context) (cluster.Life, error) { return b.life(), nil }
+// Probe says which life this node is in, or asks to be in: the coordinator may know
+// sooner than the node that it counts.
+func (b backend) Probe(context.Context) (cluster.Life, error) {
+	return cmp.Or(b.registration.Begun(), b.life()), nil
+}

@@ -112,7 +112,7 @@ type ghost struct {
 // Whatever happens, a partition's state stays well formed, changes in whole versions, and
 // everybody who may be elected holds all that is committed.
 func TestWhoeverMayBeElectedHoldsAllThatIsCommitted(t *testing.T) {
-	elections, uncleans, elrs, moves := 0, 0, 0, 0
+	elections, uncleans, elrs, moves, mended := 0, 0, 0, 0, 0
 	kinds := clusterKinds()
 	rapid.Check(t, func(t *rapid.T) {
 		m, twin := state.New(), state.New()

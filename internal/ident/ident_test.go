@@ -61,3 +61,31 @@ func TestTheClustersOwnProducers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestGroupAndMemberNames(t *testing.T) {
+	for _, good := range []string{"a", "repartition", strings.Repeat("x", MaxNameBytes)} {
+		if err := CheckGroupName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", ".a", "a~", strings.Repeat("x", MaxNameBytes+1)} {
+		if err := CheckGroupName(bad); err == nil || errors.Is(err, ErrReserved) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, reserved := range []string{"_own", "register", "node"} {
+		if err := CheckGroupName(reserved); !errors.Is(err, ErrReserved) {
+			t.Errorf("%q: %v", reserved, err)
+		}
+	}
+	for _, good := range []string{"~", "node", "-._~Az09", strings.Repeat("m", MaxMemberBytes)} {
+		if err := CheckMember(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "ä", "a/b", strings.Repeat("m", MaxMemberBytes+1)} {
+		if err := CheckMember(bad); err == nil {
+			t.Errorf("%q passes", bad)
+		}
+	}
+}

@@ -52,30 +52,29 @@ func marshalRead(r *tidewirepb.ReadResponse) (mem.BufferSlice, error) {
 	e.begin()
 	e.bytes(1, r.Batches)
 	e.b = append(e.b, rest...)
-	var out mem.BufferSlice
+	return pieces(&e), nil
+}
+
+// pieces are the message as the library wants it.
+func pieces(e *encoder) (out mem.BufferSlice) {
 	for _, piece := range e.message() {
 		out = append(out, mem.SliceBuffer(piece))
 	}
-	return out, nil
+	return out
 }
 
 // marshalTake refers to the batches as well.
 func marshalTake(r *tidewirepb.TakeResponse) (mem.BufferSlice, error) {
 	rests := make([][]byte, len(r.Items))
-	size := itemBytes
 	for i, it := range r.Items {
 		var err error
 		rests[i], err = proto.Marshal(&tidewirepb.TakeResponse_Item{Partition: it.Partition, Leases: it.Leases, Problem: it.Problem})
 		if err != nil {
 			return nil, err
 		}
-		size += itemBytes + len(rests[i])
-		if len(it.Batches) < referFrom {
-			size += len(it.Batches)
-		}
 	}
 	var e encoder
-	e.begin(size)
+	e.begin()
 	for i, it := range r.Items {
 		o := e.open(1)
 		e.bytes(2, it.Batches)
@@ -83,7 +82,7 @@ func marshalTake(r *tidewirepb.TakeResponse) (mem.BufferSlice, error) {
 		e.close(o)
 	}
 	e.bool(2, r.More)
-	return e.message(), nil
+	return pieces(&e), nil
 }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -101,11 +100,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func bound(v any) int {
 	switch v.(type) {
-	case *appendRequest, *followResponse, *tidewirepb.ReadResponse, *tidewirepb.WatchResponse, *tidewirepb.ProgressResponse:
+	case *tidewirepb.ReadResponse, *tidewirepb.TakeResponse, *tidewirepb.WatchResponse, *tidewirepb.ProgressResponse:
 		return maxMessageBytes // what is watched comes in parts; one is as long as a topic may be, and what groups have done likewise
-	case *tidewirepb.ConnectionsResponse:
-		return maxListBytes
-	case *appendResponse:
+	case *tidewirepb.ConnectionsResponse, *tidewirepb.RecordStatusResponse:
+		return maxListBytes // the latter is as long as a topic may have groups
+	case *tidewirepb.SettleResponse:
 		return maxMessageBytes // answers of as many records as a request can hold
 	}
 	return maxControlBytes

@@ -37,7 +37,7 @@ func (v brokerService) Take(ctx context.Context, r *tidewirepb.TakeRequest) (*ti
 		return err
 	})
 	if err != nil {
-		return nil, err // out may be under way still
+		return nil, statusOf(err) // out may be under way still
 	}
 	return out, nil
 }

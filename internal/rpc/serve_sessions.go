@@ -73,7 +73,7 @@ func (c coordinatorService) Progress(r *tidewirepb.ProgressRequest, stream grpc.
 		}
 		of.Groups = append(of.Groups, id)
 	}
-	return c.s.streaming(stream.Context(), watchMoment, nil, func(ctx context.Context) error {
+	return statusOf(c.s.streaming(stream.Context(), watchMoment, nil, func(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, MaxWait)
 		defer cancel()
 		all, err := b.ServeProgress(limited, of)
@@ -89,5 +89,5 @@ func (c coordinatorService) Progress(r *tidewirepb.ProgressRequest, stream grpc.
 			all = all[n:]
 		}
 		return err
-	})
+	}))
 }

@@ -790,6 +790,120 @@ func (x *WatchResponse) GetMessage() *Document {
 	return nil
 }
 
+// StreamOpen is the body of the frame that opens a stream.
+type StreamOpen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // Broker/Append or Broker/Follow
+	Caller        string                 `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"` // as the metadata of calls
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamOpen) Reset() {
+	*x = StreamOpen{}
+	mi := &file_tidewire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamOpen) ProtoMessage() {}
+
+func (x *StreamOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamOpen.ProtoReflect.Descriptor instead.
+func (*StreamOpen) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StreamOpen) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *StreamOpen) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+// StreamEnd is the body of the frame with which the called node ends one.
+type StreamEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`  // none: all is done
+	Refused       bool                   `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"` // nothing of the stream was read
+	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // of appends: the id of the last batch that was taken in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamEnd) Reset() {
+	*x = StreamEnd{}
+	mi := &file_tidewire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamEnd) ProtoMessage() {}
+
+func (x *StreamEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamEnd.ProtoReflect.Descriptor instead.
+func (*StreamEnd) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StreamEnd) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+func (x *StreamEnd) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
+func (x *StreamEnd) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
 type TouchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Signs         []*TouchRequest_Sign   `protobuf:"bytes,1,rep,name=signs,proto3" json:"signs,omitempty"`
@@ -799,7 +913,7 @@ type TouchRequest struct {
 
 func (x *TouchRequest) Reset() {
 	*x = TouchRequest{}
-	mi := &file_tidewire_proto_msgTypes[15]
+	mi := &file_tidewire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +925,7 @@ func (x *TouchRequest) String() string {
 func (*TouchRequest) ProtoMessage() {}
 
 func (x *TouchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[15]
+	mi := &file_tidewire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +938,7 @@ func (x *TouchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TouchRequest.ProtoReflect.Descriptor instead.
 func (*TouchRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{15}
+	return file_tidewire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TouchRequest) GetSigns() []*TouchRequest_Sign {
@@ -843,7 +957,7 @@ type TouchResponse struct {
 
 func (x *TouchResponse) Reset() {
 	*x = TouchResponse{}
-	mi := &file_tidewire_proto_msgTypes[16]
+	mi := &file_tidewire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +969,7 @@ func (x *TouchResponse) String() string {
 func (*TouchResponse) ProtoMessage() {}
 
 func (x *TouchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[16]
+	mi := &file_tidewire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +982,7 @@ func (x *TouchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TouchResponse.ProtoReflect.Descriptor instead.
 func (*TouchResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{16}
+	return file_tidewire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TouchResponse) GetLost() []uint32 {
@@ -889,7 +1003,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1015,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[17]
+	mi := &file_tidewire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1028,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{17}
+	return file_tidewire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgressRequest) GetPartition() *Partition {
@@ -947,7 +1061,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1073,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[18]
+	mi := &file_tidewire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1086,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{18}
+	return file_tidewire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProgressResponse) GetProgress() *Document {
@@ -994,7 +1108,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1120,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1133,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19}
+	return file_tidewire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AppendRequest) GetItems() []*AppendRequest_Item {
@@ -1045,7 +1159,7 @@ type AppendResponse struct {
 
 func (x *AppendResponse) Reset() {
 	*x = AppendResponse{}
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1171,7 @@ func (x *AppendResponse) String() string {
 func (*AppendResponse) ProtoMessage() {}
 
 func (x *AppendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1184,7 @@ func (x *AppendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse.ProtoReflect.Descriptor instead.
 func (*AppendResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20}
+	return file_tidewire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AppendResponse) GetItems() []*AppendResponse_Item {
@@ -1091,7 +1205,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1217,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1230,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21}
+	return file_tidewire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FollowRequest) GetOpening() *FollowRequest_Opening {
@@ -1151,7 +1265,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1277,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1290,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22}
+	return file_tidewire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FollowResponse) GetDivergences() []*FollowResponse_Divergence {
@@ -1212,7 +1326,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1338,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1351,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23}
+	return file_tidewire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadRequest) GetPartition() *Partition {
@@ -1279,7 +1393,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1405,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1418,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24}
+	return file_tidewire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadResponse) GetBatches() []byte {
@@ -1338,7 +1452,7 @@ type BoundsRequest struct {
 
 func (x *BoundsRequest) Reset() {
 	*x = BoundsRequest{}
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1464,7 @@ func (x *BoundsRequest) String() string {
 func (*BoundsRequest) ProtoMessage() {}
 
 func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1477,7 @@ func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest.ProtoReflect.Descriptor instead.
 func (*BoundsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{25}
+	return file_tidewire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BoundsRequest) GetItems() []*BoundsRequest_Item {
@@ -1389,7 +1503,7 @@ type BoundsResponse struct {
 
 func (x *BoundsResponse) Reset() {
 	*x = BoundsResponse{}
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1515,7 @@ func (x *BoundsResponse) String() string {
 func (*BoundsResponse) ProtoMessage() {}
 
 func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1528,7 @@ func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse.ProtoReflect.Descriptor instead.
 func (*BoundsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{26}
+	return file_tidewire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BoundsResponse) GetItems() []*BoundsResponse_Item {
@@ -1434,7 +1548,7 @@ type OffsetAtRequest struct {
 
 func (x *OffsetAtRequest) Reset() {
 	*x = OffsetAtRequest{}
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1560,7 @@ func (x *OffsetAtRequest) String() string {
 func (*OffsetAtRequest) ProtoMessage() {}
 
 func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1573,7 @@ func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtRequest.ProtoReflect.Descriptor instead.
 func (*OffsetAtRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{27}
+	return file_tidewire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OffsetAtRequest) GetPartition() *Partition {
@@ -1485,7 +1599,7 @@ type OffsetAtResponse struct {
 
 func (x *OffsetAtResponse) Reset() {
 	*x = OffsetAtResponse{}
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1611,7 @@ func (x *OffsetAtResponse) String() string {
 func (*OffsetAtResponse) ProtoMessage() {}
 
 func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1624,7 @@ func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtResponse.ProtoReflect.Descriptor instead.
 func (*OffsetAtResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{28}
+	return file_tidewire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OffsetAtResponse) GetOffset() int64 {
@@ -1530,7 +1644,7 @@ type EpochEndRequest struct {
 
 func (x *EpochEndRequest) Reset() {
 	*x = EpochEndRequest{}
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1656,7 @@ func (x *EpochEndRequest) String() string {
 func (*EpochEndRequest) ProtoMessage() {}
 
 func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1669,7 @@ func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndRequest.ProtoReflect.Descriptor instead.
 func (*EpochEndRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{29}
+	return file_tidewire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EpochEndRequest) GetPartition() *Partition {
@@ -1581,7 +1695,7 @@ type EpochEndResponse struct {
 
 func (x *EpochEndResponse) Reset() {
 	*x = EpochEndResponse{}
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1707,7 @@ func (x *EpochEndResponse) String() string {
 func (*EpochEndResponse) ProtoMessage() {}
 
 func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1720,7 @@ func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndResponse.ProtoReflect.Descriptor instead.
 func (*EpochEndResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{30}
+	return file_tidewire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EpochEndResponse) GetOffset() int64 {
@@ -1624,7 +1738,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1750,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1763,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31}
+	return file_tidewire_proto_rawDescGZIP(), []int{33}
 }
 
 type ProbeResponse struct {
@@ -1661,7 +1775,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1787,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1800,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32}
+	return file_tidewire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProbeResponse) GetLife() *Life {
@@ -1707,7 +1821,7 @@ type MemberLife struct {
 
 func (x *MemberLife) Reset() {
 	*x = MemberLife{}
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1833,7 @@ func (x *MemberLife) String() string {
 func (*MemberLife) ProtoMessage() {}
 
 func (x *MemberLife) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1846,7 @@ func (x *MemberLife) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLife.ProtoReflect.Descriptor instead.
 func (*MemberLife) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{29}
+	return file_tidewire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MemberLife) GetGroup() []byte {
@@ -1770,7 +1884,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1896,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1909,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{30}
+	return file_tidewire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TakeRequest) GetLife() *MemberLife {
@@ -1850,7 +1964,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1976,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1989,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31}
+	return file_tidewire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TakeResponse) GetItems() []*TakeResponse_Item {
@@ -1903,7 +2017,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2029,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2042,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32}
+	return file_tidewire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SettleRequest) GetLife() *MemberLife {
@@ -1961,7 +2075,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2087,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2100,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33}
+	return file_tidewire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SettleResponse) GetItems() []*SettleResponse_Item {
@@ -2007,7 +2121,7 @@ type StandingsRequest struct {
 
 func (x *StandingsRequest) Reset() {
 	*x = StandingsRequest{}
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2133,7 @@ func (x *StandingsRequest) String() string {
 func (*StandingsRequest) ProtoMessage() {}
 
 func (x *StandingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2146,7 @@ func (x *StandingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsRequest.ProtoReflect.Descriptor instead.
 func (*StandingsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{34}
+	return file_tidewire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StandingsRequest) GetIndex() uint64 {
@@ -2065,7 +2179,7 @@ type StandingsResponse struct {
 
 func (x *StandingsResponse) Reset() {
 	*x = StandingsResponse{}
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2191,7 @@ func (x *StandingsResponse) String() string {
 func (*StandingsResponse) ProtoMessage() {}
 
 func (x *StandingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2204,7 @@ func (x *StandingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsResponse.ProtoReflect.Descriptor instead.
 func (*StandingsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{35}
+	return file_tidewire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StandingsResponse) GetItems() []*StandingsResponse_Item {
@@ -2111,7 +2225,7 @@ type RecordStatusRequest struct {
 
 func (x *RecordStatusRequest) Reset() {
 	*x = RecordStatusRequest{}
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2237,7 @@ func (x *RecordStatusRequest) String() string {
 func (*RecordStatusRequest) ProtoMessage() {}
 
 func (x *RecordStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2250,7 @@ func (x *RecordStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusRequest.ProtoReflect.Descriptor instead.
 func (*RecordStatusRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{36}
+	return file_tidewire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RecordStatusRequest) GetIndex() uint64 {
@@ -2169,7 +2283,7 @@ type RecordStatusResponse struct {
 
 func (x *RecordStatusResponse) Reset() {
 	*x = RecordStatusResponse{}
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2295,7 @@ func (x *RecordStatusResponse) String() string {
 func (*RecordStatusResponse) ProtoMessage() {}
 
 func (x *RecordStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2308,7 @@ func (x *RecordStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusResponse.ProtoReflect.Descriptor instead.
 func (*RecordStatusResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37}
+	return file_tidewire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RecordStatusResponse) GetItems() []*RecordStatusResponse_Item {
@@ -2212,7 +2326,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2338,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2351,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33}
+	return file_tidewire_proto_rawDescGZIP(), []int{44}
 }
 
 type FiguresResponse struct {
@@ -2249,7 +2363,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2375,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2388,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{34}
+	return file_tidewire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FiguresResponse) GetJson() []byte {
@@ -2293,7 +2407,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +2419,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +2432,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{35}
+	return file_tidewire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ConnectionsRequest) GetPrincipal() string {
@@ -2337,7 +2451,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2463,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2476,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{36}
+	return file_tidewire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ConnectionsResponse) GetJson() []byte {
@@ -2381,7 +2495,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2507,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2520,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37}
+	return file_tidewire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DisconnectRequest) GetConnection() string {
@@ -2425,7 +2539,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2551,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2564,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38}
+	return file_tidewire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DisconnectResponse) GetFound() bool {
@@ -2472,7 +2586,7 @@ type TouchRequest_Sign struct {
 
 func (x *TouchRequest_Sign) Reset() {
 	*x = TouchRequest_Sign{}
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2598,7 @@ func (x *TouchRequest_Sign) String() string {
 func (*TouchRequest_Sign) ProtoMessage() {}
 
 func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2611,7 @@ func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TouchRequest_Sign.ProtoReflect.Descriptor instead.
 func (*TouchRequest_Sign) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{15, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{17, 0}
 }
 
 func (x *TouchRequest_Sign) GetGroup() []byte {
@@ -2541,7 +2655,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2667,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2680,7 @@ func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest_Item.ProtoReflect.Descriptor instead.
 func (*AppendRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *AppendRequest_Item) GetId() uint64 {
@@ -2616,7 +2730,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2742,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2755,7 @@ func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Record.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Record) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *AppendResponse_Record) GetProblem() *Problem {
@@ -2684,7 +2798,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2810,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2823,7 @@ func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Run.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Run) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 1}
 }
 
 func (x *AppendResponse_Run) GetOffset() int64 {
@@ -2745,7 +2859,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2871,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2884,7 @@ func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Item.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{22, 2}
 }
 
 func (x *AppendResponse_Item) GetId() uint64 {
@@ -2811,7 +2925,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2937,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2950,7 @@ func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Opening.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Opening) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *FollowRequest_Opening) GetFollower() *Life {
@@ -2867,7 +2981,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +2993,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3006,7 @@ func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Standing.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Standing) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{23, 1}
 }
 
 func (x *FollowRequest_Standing) GetPartition() *Partition {
@@ -2950,7 +3064,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3076,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3089,7 @@ func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Held.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Held) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{23, 2}
 }
 
 func (x *FollowRequest_Held) GetPartition() *Partition {
@@ -3033,7 +3147,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3159,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3172,7 @@ func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Divergence.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Divergence) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *FollowResponse_Divergence) GetPartition() *Partition {
@@ -3161,7 +3275,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3287,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3300,7 @@ func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Push.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Push) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 1}
 }
 
 func (x *FollowResponse_Push) GetPartition() *Partition {
@@ -3255,7 +3369,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3381,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3394,7 @@ func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Refused.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Refused) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 2}
 }
 
 func (x *FollowResponse_Refused) GetPartition() *Partition {
@@ -3307,7 +3421,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3433,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3446,7 @@ func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest_Item.ProtoReflect.Descriptor instead.
 func (*BoundsRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{25, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *BoundsRequest_Item) GetPartition() *Partition {
@@ -3359,7 +3473,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3485,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3498,7 @@ func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse_Item.ProtoReflect.Descriptor instead.
 func (*BoundsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{26, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{28, 0}
 }
 
 func (x *BoundsResponse_Item) GetBounds() *Bounds {
@@ -3412,7 +3526,7 @@ type TakeResponse_Lease struct {
 
 func (x *TakeResponse_Lease) Reset() {
 	*x = TakeResponse_Lease{}
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3538,7 @@ func (x *TakeResponse_Lease) String() string {
 func (*TakeResponse_Lease) ProtoMessage() {}
 
 func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3551,7 @@ func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse_Lease.ProtoReflect.Descriptor instead.
 func (*TakeResponse_Lease) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{37, 0}
 }
 
 func (x *TakeResponse_Lease) GetOffset() int64 {
@@ -3473,7 +3587,7 @@ type TakeResponse_Item struct {
 
 func (x *TakeResponse_Item) Reset() {
 	*x = TakeResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3599,7 @@ func (x *TakeResponse_Item) String() string {
 func (*TakeResponse_Item) ProtoMessage() {}
 
 func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3612,7 @@ func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse_Item.ProtoReflect.Descriptor instead.
 func (*TakeResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{37, 1}
 }
 
 func (x *TakeResponse_Item) GetPartition() *Partition {
@@ -3539,7 +3653,7 @@ type SettleRequest_Nack struct {
 
 func (x *SettleRequest_Nack) Reset() {
 	*x = SettleRequest_Nack{}
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3665,7 @@ func (x *SettleRequest_Nack) String() string {
 func (*SettleRequest_Nack) ProtoMessage() {}
 
 func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3678,7 @@ func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Nack.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Nack) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *SettleRequest_Nack) GetOffset() int64 {
@@ -3591,7 +3705,7 @@ type SettleRequest_Reject struct {
 
 func (x *SettleRequest_Reject) Reset() {
 	*x = SettleRequest_Reject{}
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3717,7 @@ func (x *SettleRequest_Reject) String() string {
 func (*SettleRequest_Reject) ProtoMessage() {}
 
 func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3730,7 @@ func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Reject.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{38, 1}
 }
 
 func (x *SettleRequest_Reject) GetOffset() int64 {
@@ -3647,7 +3761,7 @@ type SettleRequest_Item struct {
 
 func (x *SettleRequest_Item) Reset() {
 	*x = SettleRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3773,7 @@ func (x *SettleRequest_Item) String() string {
 func (*SettleRequest_Item) ProtoMessage() {}
 
 func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3786,7 @@ func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Item.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{38, 2}
 }
 
 func (x *SettleRequest_Item) GetPartition() *Partition {
@@ -3727,7 +3841,7 @@ type SettleResponse_Stale struct {
 
 func (x *SettleResponse_Stale) Reset() {
 	*x = SettleResponse_Stale{}
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3853,7 @@ func (x *SettleResponse_Stale) String() string {
 func (*SettleResponse_Stale) ProtoMessage() {}
 
 func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3866,7 @@ func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse_Stale.ProtoReflect.Descriptor instead.
 func (*SettleResponse_Stale) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{39, 0}
 }
 
 func (x *SettleResponse_Stale) GetOffset() int64 {
@@ -3780,7 +3894,7 @@ type SettleResponse_Item struct {
 
 func (x *SettleResponse_Item) Reset() {
 	*x = SettleResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3906,7 @@ func (x *SettleResponse_Item) String() string {
 func (*SettleResponse_Item) ProtoMessage() {}
 
 func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3919,7 @@ func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse_Item.ProtoReflect.Descriptor instead.
 func (*SettleResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{39, 1}
 }
 
 func (x *SettleResponse_Item) GetPartition() *Partition {
@@ -3847,7 +3961,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3973,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3986,7 @@ func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsResponse_Item.ProtoReflect.Descriptor instead.
 func (*StandingsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{35, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *StandingsResponse_Item) GetGroup() []byte {
@@ -3958,7 +4072,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4084,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4097,7 @@ func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusResponse_Item.ProtoReflect.Descriptor instead.
 func (*RecordStatusResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{43, 0}
 }
 
 func (x *RecordStatusResponse_Item) GetGroup() []byte {
@@ -4068,7 +4182,15 @@ const file_tidewire_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\"@\n" +
 	"\rWatchResponse\x12/\n" +
-	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"\xa7\x01\n" +
+	"\amessage\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\amessage\"<\n" +
+	"\n" +
+	"StreamOpen\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x16\n" +
+	"\x06caller\x18\x02 \x01(\tR\x06caller\"k\n" +
+	"\tStreamEnd\x12.\n" +
+	"\aproblem\x18\x01 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\bR\arefused\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\x04R\x05taken\"\xa7\x01\n" +
 	"\fTouchRequest\x124\n" +
 	"\x05signs\x18\x01 \x03(\v2\x1e.tidewire.v1.TouchRequest.SignR\x05signs\x1aa\n" +
 	"\x04Sign\x12\x14\n" +
@@ -4299,10 +4421,8 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
 	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
 	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
-	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xe8\x03\n" +
-	"\x06Broker\x12E\n" +
-	"\x06Append\x12\x1a.tidewire.v1.AppendRequest\x1a\x1b.tidewire.v1.AppendResponse(\x010\x01\x12E\n" +
-	"\x06Follow\x12\x1a.tidewire.v1.FollowRequest\x1a\x1b.tidewire.v1.FollowResponse(\x010\x01\x12;\n" +
+	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xfb\x04\n" +
+	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
 	"\bOffsetAt\x12\x1c.tidewire.v1.OffsetAtRequest\x1a\x1d.tidewire.v1.OffsetAtResponse\x12G\n" +
@@ -4330,7 +4450,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_tidewire_proto_goTypes = []any{
 	(*Document)(nil),                  // 0: tidewire.v1.Document
 	(*Problem)(nil),                   // 1: tidewire.v1.Problem
@@ -4347,43 +4467,63 @@ var file_tidewire_proto_goTypes = []any{
 	(*JoinResponse)(nil),              // 12: tidewire.v1.JoinResponse
 	(*WatchRequest)(nil),              // 13: tidewire.v1.WatchRequest
 	(*WatchResponse)(nil),             // 14: tidewire.v1.WatchResponse
-	(*TouchRequest)(nil),              // 15: tidewire.v1.TouchRequest
-	(*TouchResponse)(nil),             // 16: tidewire.v1.TouchResponse
-	(*ProgressRequest)(nil),           // 17: tidewire.v1.ProgressRequest
-	(*ProgressResponse)(nil),          // 18: tidewire.v1.ProgressResponse
-	(*AppendRequest)(nil),             // 19: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 20: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 21: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 22: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 23: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 24: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 25: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 26: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 27: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 28: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 29: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 30: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 31: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 32: tidewire.v1.ProbeResponse
-	(*FiguresRequest)(nil),            // 33: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 34: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 35: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 36: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 37: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 38: tidewire.v1.DisconnectResponse
-	(*TouchRequest_Sign)(nil),         // 39: tidewire.v1.TouchRequest.Sign
-	(*AppendRequest_Item)(nil),        // 40: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 41: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 42: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 43: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 44: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 45: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 46: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 47: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 48: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 49: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 50: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 51: tidewire.v1.BoundsResponse.Item
+	(*StreamOpen)(nil),                // 15: tidewire.v1.StreamOpen
+	(*StreamEnd)(nil),                 // 16: tidewire.v1.StreamEnd
+	(*TouchRequest)(nil),              // 17: tidewire.v1.TouchRequest
+	(*TouchResponse)(nil),             // 18: tidewire.v1.TouchResponse
+	(*ProgressRequest)(nil),           // 19: tidewire.v1.ProgressRequest
+	(*ProgressResponse)(nil),          // 20: tidewire.v1.ProgressResponse
+	(*AppendRequest)(nil),             // 21: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 22: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 23: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 24: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 25: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 26: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 27: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 28: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 29: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 30: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 31: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 32: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 33: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 34: tidewire.v1.ProbeResponse
+	(*MemberLife)(nil),                // 35: tidewire.v1.MemberLife
+	(*TakeRequest)(nil),               // 36: tidewire.v1.TakeRequest
+	(*TakeResponse)(nil),              // 37: tidewire.v1.TakeResponse
+	(*SettleRequest)(nil),             // 38: tidewire.v1.SettleRequest
+	(*SettleResponse)(nil),            // 39: tidewire.v1.SettleResponse
+	(*StandingsRequest)(nil),          // 40: tidewire.v1.StandingsRequest
+	(*StandingsResponse)(nil),         // 41: tidewire.v1.StandingsResponse
+	(*RecordStatusRequest)(nil),       // 42: tidewire.v1.RecordStatusRequest
+	(*RecordStatusResponse)(nil),      // 43: tidewire.v1.RecordStatusResponse
+	(*FiguresRequest)(nil),            // 44: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 45: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 46: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 47: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 48: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 49: tidewire.v1.DisconnectResponse
+	(*TouchRequest_Sign)(nil),         // 50: tidewire.v1.TouchRequest.Sign
+	(*AppendRequest_Item)(nil),        // 51: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 52: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 53: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 54: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 55: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 56: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 57: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 58: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 59: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 60: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 61: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 62: tidewire.v1.BoundsResponse.Item
+	(*TakeResponse_Lease)(nil),        // 63: tidewire.v1.TakeResponse.Lease
+	(*TakeResponse_Item)(nil),         // 64: tidewire.v1.TakeResponse.Item
+	(*SettleRequest_Nack)(nil),        // 65: tidewire.v1.SettleRequest.Nack
+	(*SettleRequest_Reject)(nil),      // 66: tidewire.v1.SettleRequest.Reject
+	(*SettleRequest_Item)(nil),        // 67: tidewire.v1.SettleRequest.Item
+	(*SettleResponse_Stale)(nil),      // 68: tidewire.v1.SettleResponse.Stale
+	(*SettleResponse_Item)(nil),       // 69: tidewire.v1.SettleResponse.Item
+	(*StandingsResponse_Item)(nil),    // 70: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 71: tidewire.v1.RecordStatusResponse.Item
 }
 var file_tidewire_proto_depIdxs = []int32{
 	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -4394,79 +4534,105 @@ var file_tidewire_proto_depIdxs = []int32{
 	0,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
 	0,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	0,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
-	39, // 8: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
-	3,  // 9: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
-	0,  // 10: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
-	40, // 11: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	43, // 12: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	44, // 13: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	45, // 14: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	46, // 15: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	47, // 16: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	48, // 17: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	49, // 18: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
-	3,  // 19: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
-	4,  // 20: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 21: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	50, // 22: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	51, // 23: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
-	3,  // 24: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
-	3,  // 25: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
-	2,  // 26: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	3,  // 27: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	1,  // 28: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	1,  // 29: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	42, // 30: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	41, // 31: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	2,  // 32: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	2,  // 33: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	3,  // 34: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	3,  // 35: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	3,  // 36: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	3,  // 37: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	3,  // 38: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	3,  // 39: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	4,  // 40: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 41: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 42: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 43: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 44: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 45: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 46: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	15, // 47: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	17, // 48: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	19, // 49: tidewire.v1.Broker.Append:input_type -> tidewire.v1.AppendRequest
-	21, // 50: tidewire.v1.Broker.Follow:input_type -> tidewire.v1.FollowRequest
-	23, // 51: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	25, // 52: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	27, // 53: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	29, // 54: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	31, // 55: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	33, // 56: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	35, // 57: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	37, // 58: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 59: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 60: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 61: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 62: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 63: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	16, // 64: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	18, // 65: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	20, // 66: tidewire.v1.Broker.Append:output_type -> tidewire.v1.AppendResponse
-	22, // 67: tidewire.v1.Broker.Follow:output_type -> tidewire.v1.FollowResponse
-	24, // 68: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	26, // 69: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	28, // 70: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	30, // 71: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	32, // 72: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	34, // 73: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	36, // 74: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	38, // 75: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	59, // [59:76] is the sub-list for method output_type
-	42, // [42:59] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	1,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
+	50, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
+	3,  // 10: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
+	0,  // 11: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
+	51, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	54, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	55, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	56, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	57, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	58, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	59, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	60, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	3,  // 20: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
+	4,  // 21: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 22: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
+	61, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	62, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	3,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
+	3,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
+	2,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
+	35, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
+	3,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
+	64, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
+	35, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
+	67, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
+	69, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
+	3,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
+	70, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	3,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
+	71, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	3,  // 38: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	1,  // 39: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	1,  // 40: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	53, // 41: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	52, // 42: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	2,  // 43: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	2,  // 44: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	3,  // 45: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	3,  // 46: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	3,  // 47: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	3,  // 48: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	3,  // 49: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	3,  // 50: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	4,  // 51: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	1,  // 52: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 53: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	63, // 54: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	1,  // 55: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 56: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	65, // 57: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	66, // 58: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	1,  // 59: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	3,  // 60: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	68, // 61: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	1,  // 62: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	3,  // 63: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	5,  // 64: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	7,  // 65: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	9,  // 66: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	11, // 67: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	13, // 68: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	17, // 69: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	19, // 70: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	25, // 71: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	27, // 72: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	29, // 73: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	31, // 74: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	33, // 75: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	36, // 76: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	38, // 77: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	40, // 78: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	42, // 79: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	44, // 80: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	46, // 81: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	48, // 82: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	6,  // 83: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	8,  // 84: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	10, // 85: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	12, // 86: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	14, // 87: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	18, // 88: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	20, // 89: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	26, // 90: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	28, // 91: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	30, // 92: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	32, // 93: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	34, // 94: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	37, // 95: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	39, // 96: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	41, // 97: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	43, // 98: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	45, // 99: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	47, // 100: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	49, // 101: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	83, // [83:102] is the sub-list for method output_type
+	64, // [64:83] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -4480,7 +4646,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

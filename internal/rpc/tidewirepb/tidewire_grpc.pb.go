@@ -372,8 +372,6 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Broker_Append_FullMethodName       = "/tidewire.v1.Broker/Append"
-	Broker_Follow_FullMethodName       = "/tidewire.v1.Broker/Follow"
 	Broker_Read_FullMethodName         = "/tidewire.v1.Broker/Read"
 	Broker_Bounds_FullMethodName       = "/tidewire.v1.Broker/Bounds"
 	Broker_OffsetAt_FullMethodName     = "/tidewire.v1.Broker/OffsetAt"

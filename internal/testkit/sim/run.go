@@ -34,6 +34,7 @@ func Draw(seed uint64) (Setup, []Fault) {
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
+	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
 	return set, schedule(rng, &set)
 }
 
