@@ -47,7 +47,9 @@ func (f *fake) serveGroups(mux *http.ServeMux) {
 			do(w, r, t, g)
 		}))
 	}
-	one("GET /groups/{topic}/{group}", func(w http.ResponseWriter, _ *http.Request, t *fakeTopic, g *fakeGroup) { answer(w, 200, g.describe(t)) })
+	one("GET /groups/{topic}/{group}", func(w http.ResponseWriter, _ *http.Request, t *fakeTopic, g *fakeGroup) {
+		answer(w, 200, g.describe(t))
+	})
 	one("DELETE /groups/{topic}/{group}", func(w http.ResponseWriter, _ *http.Request, t *fakeTopic, g *fakeGroup) {
 		delete(f.groups, t.name+"/"+g.name)
 		w.WriteHeader(http.StatusNoContent)

@@ -23,10 +23,10 @@ type fake struct {
 	mu      sync.Mutex
 	topics  map[string]*fakeTopic
 	groups  map[string]*fakeGroup // by topic/group
-	trouble map[string][]string // by call: what goes wrong with its next ones
-	calls   []string            // method and path of every call
-	bearer  string              // Authorization of the last one
-	changed chan struct{}       // closed and replaced when a record came
+	trouble map[string][]string   // by call: what goes wrong with its next ones
+	calls   []string              // method and path of every call
+	bearer  string                // Authorization of the last one
+	changed chan struct{}         // closed and replaced when a record came
 	box     fakeNode
 }
 
