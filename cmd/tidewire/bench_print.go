@@ -42,6 +42,24 @@ type setting struct {
 	value any
 }
 
+// told are settings in a line of text.
+func told(settings []setting) string {
+	var about []string
+	for _, x := range settings {
+		about = append(about, fmt.Sprintf("%s %v", strings.ReplaceAll(x.name, "_", " "), x.value))
+	}
+	return strings.Join(about, ", ")
+}
+
+// named are settings by name, for JSON.
+func named(settings []setting) map[string]any {
+	about := map[string]any{}
+	for _, x := range settings {
+		about[x.name] = x.value
+	}
+	return about
+}
+
 // printRuns prints the runs of a load; in JSON each says what it is a run of.
 // wanted is how many messages a second an open loop is to have, else 0.
 func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
@@ -49,11 +67,7 @@ func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wan
 	if !b.table() {
 		return b.runLines(name, settings, out, wanted, s)
 	}
-	var about []string
-	for _, x := range settings {
-		about = append(about, fmt.Sprintf("%s %v", strings.ReplaceAll(x.name, "_", " "), x.value))
-	}
-	fmt.Fprintf(b.out, "%s: %s\n", name, strings.Join(about, ", "))
+	fmt.Fprintf(b.out, "%s: %s\n", name, told(settings))
 	table := [][]string{{
 		"RUN", "PER SECOND", "P50 µs", "P90 µs", "P99 µs", "P99.9 µs", "MAX µs", "LATE P99 µs",
 		"SERVER µs", "CORES", "SWITCHES", "READS", "WRITES", "GENERATOR µs", "CORES", "REFUSED", "LOST", "DUPLICATES",
@@ -114,10 +128,7 @@ func filled(table [][]string) [][]string {
 }
 
 func (b *bench) runLines(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
-	about := map[string]any{}
-	for _, x := range settings {
-		about[x.name] = x.value
-	}
+	about := named(settings)
 	for _, r := range out.Runs {
 		line := struct {
 			Kind  string         `json:"kind"` // run

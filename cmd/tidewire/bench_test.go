@@ -14,21 +14,27 @@ import (
 
 // benchLine is what a test looks at of a line of a benchmark.
 type benchLine struct {
-	Kind        string         `json:"kind"`
-	Bench       string         `json:"bench"`
-	Floor       string         `json:"floor"`
-	Load        map[string]any `json:"load"`
-	PerSecond   float64        `json:"per_second"`
-	Messages    int64          `json:"messages"`
-	Lost        int64          `json:"lost"`
-	Duplicates  int64          `json:"duplicates"`
-	Refused     int64          `json:"refused"`
-	Outstanding int64          `json:"outstanding"`
-	Best        bool           `json:"best"`
-	Latency     *struct{ P50, P99 float64 }
+	Kind        string                      `json:"kind"`
+	Bench       string                      `json:"bench"`
+	Floor       string                      `json:"floor"`
+	Load        map[string]any              `json:"load"`
+	PerSecond   float64                     `json:"per_second"`
+	Messages    int64                       `json:"messages"`
+	Lost        int64                       `json:"lost"`
+	Duplicates  int64                       `json:"duplicates"`
+	Refused     int64                       `json:"refused"`
+	Outstanding int64                       `json:"outstanding"`
+	Best        bool                        `json:"best"`
+	Latency     *struct{ P50, P99 float64 } `json:"latency_us"`
 	Server      *struct {
 		CPU float64 `json:"cpu_us"`
 	} `json:"server"`
+	Commits   float64 `json:"commits_per_second"`
+	Entries   float64 `json:"raft_entries_per_second"`
+	Groups    int     `json:"groups"`
+	Processes []struct {
+		PID int `json:"pid"`
+	} `json:"processes"`
 	Snapshots []struct {
 		What       string `json:"what"`
 		Files      int    `json:"files"`
@@ -97,6 +103,29 @@ func everyBenchmark(t *testing.T, node string) {
 			judgeRuns(t, name, out)
 		})
 	}
+	for _, mode := range []string{"exclusive", "shared"} {
+		t.Run("groups "+mode, func(t *testing.T) {
+			t.Parallel()
+			args := "groups --records 700 --members 3 --partitions 2 --runs 2 --in-flight 20 --batch 7 --no-floors --mode " + mode + " --server-pid " + pid
+			out, code := cli(t, node, append([]string{"bench"}, strings.Fields(args)...)...)
+			if code != exitOK {
+				t.Fatalf("exit code %d: %s", code, out)
+			}
+			judgeRuns(t, "groups", out)
+			for _, l := range benchLines(t, out) {
+				if l.Messages != 700 || l.Latency == nil || l.Commits <= 0 || l.Entries < l.Commits {
+					t.Errorf("%+v", l)
+				}
+			}
+		})
+	}
+	t.Run("idle groups", func(t *testing.T) {
+		t.Parallel()
+		out, code := cli(t, node, "bench", "groups", "--idle-groups", "20", "--settle", "200ms", "--server-pid", pid)
+		if l := benchLines(t, out); code != exitOK || len(l) != 1 || l[0].Kind != "idle-groups" || l[0].Groups != 20 || len(l[0].Processes) != 1 {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+	})
 	for _, transport := range []string{"ws", "sse", "sse-h2c"} {
 		for _, churn := range []string{"0", "2"} {
 			t.Run("connections "+transport+" "+churn, func(t *testing.T) {

@@ -21,6 +21,10 @@ func TestABenchmarkRefusesFlagsThatCannotWork(t *testing.T) {
 		"publish --batch 3":                                    "--batch: a request over ws has one record",
 		"publish --transport http --batch 3":                   "--batch: a request over http has one record",
 		"publish --rate 20000000":                              "20000000 is not between 0 and 10000000",
+		"groups --topic x":                                     "--topic: the groups are measured on a topic that holds nothing else",
+		"groups --records 10000000 --bytes 1000":               "--records and --bytes: the topic that is made keeps",
+		"groups --idle-groups 5 --spawn --partitions 2":        "--idle-groups: they are measured on a topic of one partition",
+		"groups --idle-groups 5":                               "--idle-groups: the server's memory is what is measured",
 		"publish --server http://127.0.0.1:1 --token \"a b\"":  "--token: a token has letters",
 		"publish --server http://127.0.0.1:80 --server-pid -7": "--server-pid: no process -7",
 	} {

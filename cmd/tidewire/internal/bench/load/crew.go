@@ -46,8 +46,8 @@ func (t Target) turn(i int) Target {
 	return t
 }
 
-// pids are the processes of all nodes; nil: not known.
-func (t Target) pids() []int {
+// PIDs are the processes of all nodes; nil: not known.
+func (t Target) PIDs() []int {
 	if t.PID == 0 {
 		return nil
 	}

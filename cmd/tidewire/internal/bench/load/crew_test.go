@@ -25,7 +25,7 @@ func TestClientsTakeTurnsAmongTheNodes(t *testing.T) {
 	if !slices.Equal(addrs, []netip.AddrPort{first, second, third, first, second, third}) {
 		t.Errorf("%v", addrs)
 	}
-	if got := many.pids(); !slices.Equal(got, []int{7, 8, 9}) || (Target{}).pids() != nil || !slices.Equal(alone.pids(), []int{7}) {
+	if got := many.PIDs(); !slices.Equal(got, []int{7, 8, 9}) || (Target{}).PIDs() != nil || !slices.Equal(alone.PIDs(), []int{7}) {
 		t.Errorf("%v", got)
 	}
 }

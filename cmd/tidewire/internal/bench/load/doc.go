@@ -3,6 +3,7 @@
 //	lane        one publishing connection: slots for what is in flight, a dialect
 //	            that says how a publish is written and its answer read
 //	subscriber  one receiving connection, over WebSocket or server-sent events
+//	member      one connection of a consumer group
 //	share       the subscribers that one loop reads, and how far all of them are
 //	meter       cuts time into runs and reads what they cost
 //

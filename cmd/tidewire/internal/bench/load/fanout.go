@@ -47,7 +47,7 @@ func (f Fanout) Run(ctx context.Context, p Progress) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	m := &meter{crew: crew, pids: f.Target.pids(), beside: g.publisher.rec, stalled: func() string { return f.missing(g) }}
+	m := &meter{crew: crew, pids: f.Target.PIDs(), beside: g.publisher.rec, stalled: func() string { return f.missing(g) }}
 	for _, s := range g.shares {
 		m.recs = append(m.recs, s.rec)
 	}

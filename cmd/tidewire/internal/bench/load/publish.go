@@ -56,15 +56,8 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 	}
 	defer crew.stop()
 	k, due := newClock(), &atomic.Int64{}
-	recs := make([]*recorder, len(crew.loops))
-	for i := range recs {
-		recs[i] = newRecorder()
-	}
-	lanes := make([]*lane, w.Publishers)
-	err = crew.each(w.Publishers, "connecting publishers", p, func(i int) error {
-		lanes[i] = newLane(crew, k, recs[i%len(recs)], w.dialect(), due, w.Window, int64(i), int64(w.Publishers))
-		return lanes[i].open(w.Target.turn(i), crew.loops[i%len(crew.loops)])
-	})
+	recs := newRecorders(crew)
+	lanes, err := w.lanes(crew, k, recs, due, p)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -79,7 +72,7 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 			}
 		}
 	}
-	m := &meter{crew: crew, recs: recs, pids: w.Target.pids(), stalled: func() string {
+	m := &meter{crew: crew, recs: recs, pids: w.Target.PIDs(), stalled: func() string {
 		n, _, _ := flight(lanes)
 		return fmt.Sprintf("%d publishes are not answered", n)
 	}}
@@ -93,6 +86,16 @@ func (w Publish) Run(ctx context.Context, p Progress) (Outcome, error) {
 		out.Behind, out.Overdue = max(0, k.plan.Load().due(now)-reached(lanes)), overdue(lanes, now)
 	}
 	return out, w.drain(crew, due, lanes, &out)
+}
+
+// lanes connects the publishers.
+func (w Publish) lanes(crew *crew, k *clock, recs []*recorder, due *atomic.Int64, p Progress) ([]*lane, error) {
+	lanes := make([]*lane, w.Publishers)
+	err := crew.each(w.Publishers, "connecting publishers", p, func(i int) error {
+		lanes[i] = newLane(crew, k, recs[i%len(recs)], w.dialect(), due, w.Window, int64(i), int64(w.Publishers))
+		return lanes[i].open(w.Target.turn(i), crew.loops[i%len(crew.loops)])
+	})
+	return lanes, err
 }
 
 // drain sends no more and waits for the answers that are due.

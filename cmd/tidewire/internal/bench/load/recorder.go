@@ -25,6 +25,15 @@ func newRecorder() *recorder {
 	return &recorder{latency: figure.NewHistogram(), late: figure.NewHistogram()}
 }
 
+// newRecorders makes one for each loop of a crew.
+func newRecorders(c *crew) []*recorder {
+	all := make([]*recorder, len(c.loops))
+	for i := range all {
+		all[i] = newRecorder()
+	}
+	return all
+}
+
 // totals adds recorders up.
 type totals struct {
 	count         figure.Count

@@ -31,20 +31,10 @@ func Look(ctx context.Context, t Target, what string) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("the server: %w", err)
 	}
 	s := Snapshot{What: what, Memory: m, Goroutines: -1, Heap: -1, Stacks: -1, Slow: -1}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Addr.String()+"/metrics", nil)
+	all, err := readMetrics(ctx, t)
 	if err != nil {
 		return s, err
 	}
-	t.authorize(req)
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return s, fmt.Errorf("read the server's metrics: %w", err)
-	}
-	defer resp.Body.Close()
-	all := metrics(io.LimitReader(resp.Body, 64<<20))
 	for name, to := range map[string]*int64{
 		"go_memstats_heap_inuse_bytes": &s.Heap, "go_memstats_stack_inuse_bytes": &s.Stacks, "gateway_slow_consumers_total": &s.Slow,
 	} {
@@ -56,6 +46,39 @@ func Look(ctx context.Context, t Target, what string) (Snapshot, error) {
 		s.Goroutines = int(v)
 	}
 	return s, nil
+}
+
+// LookAtAll takes a snapshot of each node.
+func LookAtAll(ctx context.Context, t Target, what string) ([]Snapshot, error) {
+	all := make([]Snapshot, 0, len(t.PIDs()))
+	for i, pid := range t.PIDs() {
+		node := t.turn(i)
+		node.PID = pid
+		s, err := Look(ctx, node, what)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// readMetrics asks a server for what it has counted.
+func readMetrics(ctx context.Context, t Target) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Addr.String()+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	t.authorize(req)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("read the server's metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	return metrics(io.LimitReader(resp.Body, 64<<20)), nil
 }
 
 // metrics reads the metrics without labels.

@@ -107,6 +107,7 @@ func texts(b []byte, c *sock.Conn, key [4]byte, text func(payload []byte) error)
 type notice struct {
 	Op     string `json:"op"`
 	ID     int64  `json:"id"`
+	Sub    string `json:"sub"`
 	Code   string `json:"code"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
