@@ -30,7 +30,7 @@ func (m *Machine) restate(t *cluster.Topic, s cluster.Settings) cluster.Answer {
 			}
 			switch {
 			case s.Replicas == before.Replicas:
-			case s.Replicas > len(p.Replicas)-len(p.Removing):
+			case s.Replicas > len(p.Replicas):
 				m.grows(p, s.Replicas, loads)
 			default:
 				fits = b.lessens(t, p)
@@ -49,12 +49,8 @@ func (m *Machine) restate(t *cluster.Topic, s cluster.Settings) cluster.Answer {
 }
 
 // grows gives a partition more replicas, as far as there are nodes for them. They
-// are outside the ISR until they have caught up. Those that were to go by a move under way
-// stay, as far as there would be too few without them: the move could not come to its end.
+// are outside the ISR until they have caught up.
 func (m *Machine) grows(p *cluster.Partition, want int, loads []placement.Load) {
-	stay := min(want-(len(p.Replicas)-len(p.Removing)), len(p.Removing))
-	p.Removing = append([]ident.NodeID(nil), p.Removing[stay:]...)
-	want += len(p.Removing)
 	held := make([]placement.Load, len(p.Replicas))
 	for i, id := range p.Replicas {
 		held[i].Node = id
