@@ -284,7 +284,7 @@ func TestAPartitionIsReleased(t *testing.T) {
 		s.log.Append(ref, "a", "b", "c")
 		m1, m2 := s.join(g, "m1"), s.join(g, "m2")
 		b.takes(t, ref, m1, 2, 0, "0/1", "1/1")
-		s.alter(g, func(g *cluster.Group) { g.Owner(0).Next = "m2" })
+		s.alter(g, func(g *cluster.Group) { g.Owner(0).Next, g.Owner(0).Notice = "m2", g.Modified })
 		b.takes(t, ref, m1, 1, time.Second)
 		b.acks(t, ref, m1, 0)
 		if s.released() > 0 {
@@ -306,6 +306,37 @@ func TestAPartitionIsReleased(t *testing.T) {
 		}
 		b.takes(t, ref, m2, 3, 0, "2/1")
 		b.acks(t, ref, m2, 2)
+	})
+}
+
+// A notice is taken back and given again while nobody knows what became of the first release:
+// to say that one again does not keep the second from being said.
+func TestAPartitionIsReleasedAfterAnotherNotice(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b")
+		m1, m2 := s.join(g, "m1"), s.join(g, "m2")
+		b.takes(t, ref, m1, 1, 0, "0/1")
+		b.acks(t, ref, m1, 0)
+		s.set(func(s *stage) { s.delay, s.down = time.Second, true })
+		notice := func(next string) {
+			s.alter(g, func(g *cluster.Group) {
+				if g.Owner(0).Next, g.Owner(0).Notice = next, 0; next != "" {
+					g.Owner(0).Notice = g.Modified
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		notice("m2")
+		notice("")
+		notice("m2")
+		time.Sleep(2 * time.Second)
+		s.set(func(s *stage) { s.delay, s.down = 0, false })
+		time.Sleep(5 * time.Second)
+		b.takes(t, ref, m2, 1, 0, "1/1")
+		b.acks(t, ref, m2, 1)
 	})
 }
 

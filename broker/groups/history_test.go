@@ -217,7 +217,7 @@ func history(t *testing.T, s *stage, mode cluster.GroupMode, chance *rand.Rand) 
 			s.alter(g, func(g *cluster.Group) {
 				if o := g.Owner(ref.Index); o != nil && o.Member != "" && len(g.Members) > 0 {
 					if next := g.Members[chance.IntN(len(g.Members))].ID; next != o.Member {
-						o.Next = next
+						o.Next, o.Notice = next, g.Modified
 					}
 				}
 			})

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"tidewire/internal/cluster"
-	"tidewire/internal/ident"
 	"tidewire/internal/sleep"
 )
 
@@ -18,31 +17,41 @@ type releases struct {
 	wake chan struct{} // has one entry when there is one
 
 	mu sync.Mutex
-	of map[*unit]ident.Assignment
+	of map[*unit]cluster.ReleaseOf
 }
 
 func newReleases(g *Groups) releases {
-	return releases{g: g, wake: make(chan struct{}, 1), of: map[*unit]ident.Assignment{}}
+	return releases{g: g, wake: make(chan struct{}, 1), of: map[*unit]cluster.ReleaseOf{}}
 }
 
-// add notes that nothing of an assignment is leased any more.
-func (r *releases) add(u *unit, epoch ident.Assignment) {
+// add notes that nothing of a partition is leased any more.
+func (r *releases) add(u *unit, of cluster.ReleaseOf) {
 	r.mu.Lock()
-	r.of[u] = epoch
+	r.of[u] = of
 	r.mu.Unlock()
 	nudge(r.wake)
 }
 
-func (r *releases) take() (some map[*unit]ident.Assignment) {
+// again notes what is to be said once more, unless something newer is.
+func (r *releases) again(u *unit, of cluster.ReleaseOf) {
+	r.mu.Lock()
+	if _, newer := r.of[u]; !newer {
+		r.of[u] = of
+	}
+	r.mu.Unlock()
+	nudge(r.wake)
+}
+
+func (r *releases) take() (some map[*unit]cluster.ReleaseOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	some = map[*unit]ident.Assignment{}
-	for u, epoch := range r.of {
+	some = map[*unit]cluster.ReleaseOf{}
+	for u, of := range r.of {
 		if len(some) == cluster.MaxRelease {
 			nudge(r.wake)
 			break
 		}
-		some[u] = epoch
+		some[u] = of
 		delete(r.of, u)
 	}
 	return some
@@ -63,7 +72,7 @@ func (r *releases) run(ctx context.Context) error {
 		change := cluster.Release{}
 		units := slices.Collect(maps.Keys(some))
 		for _, u := range units {
-			change.Of = append(change.Of, cluster.ReleaseOf{Group: u.id, Partition: u.post.ref.Index, Epoch: some[u], Drained: true})
+			change.Of = append(change.Of, some[u])
 		}
 		answer, err := r.g.cfg.Coordinator.Propose(ctx, cluster.Change{Release: &change})
 		if err == nil {
@@ -78,9 +87,9 @@ func (r *releases) run(ctx context.Context) error {
 		if !expected(err) && ctx.Err() == nil {
 			r.g.cfg.Logger.Error("the coordinator refuses that partitions are released; it is asked again", "partitions", len(change.Of), "err", err)
 		}
-		for u, epoch := range some { // twice does no harm
+		for u, of := range some { // twice does no harm
 			if !u.over() {
-				r.add(u, epoch)
+				r.again(u, of)
 			}
 		}
 		sleep.For(ctx, pause)
@@ -90,10 +99,10 @@ func (r *releases) run(ctx context.Context) error {
 
 // unreleased takes in that a release was not taken: what it rested on is over, and the feed
 // brings it, or the next look tries again.
-func (u *unit) unreleased(epoch ident.Assignment) {
+func (u *unit) unreleased(of cluster.ReleaseOf) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.released == epoch {
-		u.released = 0
+	if u.released == of {
+		u.released = cluster.ReleaseOf{}
 	}
 }

@@ -526,7 +526,7 @@ func (s *stage) release(of cluster.ReleaseOf) bool {
 	}
 	s.mu.Unlock()
 	o := g.Owner(of.Partition)
-	if o == nil || o.Epoch != of.Epoch || o.Next == "" || !of.Drained {
+	if o == nil || o.Epoch != of.Epoch || o.Notice != of.Notice || o.Next == "" || !of.Drained {
 		return false
 	}
 	s.alter(g, func(g *cluster.Group) {

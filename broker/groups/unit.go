@@ -37,9 +37,9 @@ type unit struct {
 	loaded   chan struct{}  // closed when there is a machine, or it is over
 	takers   []waiting      // in turn
 	settling map[lease.Token]chan lease.Answer
-	unread   time.Time        // until then the log is not read for those who wait: it failed
-	released ident.Assignment // the latest that was to be released
-	deadline due[*unit]       // of timers
+	unread   time.Time         // until then the log is not read for those who wait: it failed
+	released cluster.ReleaseOf // the latest that was to be released
+	deadline due[*unit]        // of timers
 }
 
 // taker is a Take that waits, at one unit or more.
@@ -193,11 +193,11 @@ func (u *unit) afterLocked(now time.Time) {
 	if u.m.Dirty() {
 		g.commits.add(u)
 	}
-	if epoch, free := u.m.Free(now); !free {
-		u.released = 0
-	} else if epoch != u.released {
-		u.released = epoch
-		g.releases.add(u, epoch)
+	if of, free := u.m.Free(now); !free {
+		u.released = cluster.ReleaseOf{}
+	} else if of != u.released {
+		u.released = of
+		g.releases.add(u, of)
 	}
 	due := u.m.Deadline()
 	if len(u.takers) > 0 {

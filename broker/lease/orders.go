@@ -150,14 +150,14 @@ func (m *Machine) member(id string) (cluster.Member, bool) {
 }
 
 // Free says that the partition is to go to another owner and nothing of it is in anybody's
-// hands: the assignment can be released.
-func (m *Machine) Free(now time.Time) (ident.Assignment, bool) {
+// hands: it can be released, and that is what to say.
+func (m *Machine) Free(now time.Time) (of cluster.ReleaseOf, free bool) {
 	m.tick(now)
 	if m.over || !m.exclusive() || m.owner.Next == "" || m.lost > 0 || m.now < m.grace {
-		return 0, false
+		return of, false
 	}
 	if h := m.hands[m.owner.Member]; h != nil && (h.leased > 0 || m.now < h.until || len(h.acks) > 0 || h.sent > 0) {
-		return 0, false
+		return of, false
 	}
-	return m.owner.Epoch, true
+	return cluster.ReleaseOf{Group: m.group.ID, Partition: m.cfg.Partition, Epoch: m.owner.Epoch, Notice: m.owner.Notice, Drained: true}, true
 }

@@ -244,7 +244,7 @@ func (s *stage) act(f []string) string {
 		s.m.Published(s.offset(f[1]))
 	case "free":
 		a, ok := s.m.Free(s.now)
-		return fmt.Sprintf("free %v %d\n", ok, a)
+		return fmt.Sprintf("free %v %d\n", ok, a.Epoch)
 	case "deadline":
 		if d := s.m.Deadline(); !d.IsZero() {
 			return fmt.Sprintf("in %s\n", d.Sub(s.now))

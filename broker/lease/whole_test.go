@@ -495,7 +495,7 @@ func (w *world) part(member string, lost bool) {
 	}
 	if o := w.owner(); o != nil && o.Next == member {
 		c := *o
-		c.Next = ""
+		c.Next, c.Notice = "", 0
 		w.group.Owners = []cluster.Owner{c}
 	}
 	w.see()
@@ -611,7 +611,7 @@ func (w *world) step() {
 		if o := w.owner(); o != nil && o.Member != "" && o.Next == "" && o.Member != member {
 			if _, ok := w.group.Member(member); ok {
 				c := *o
-				c.Next = member
+				c.Next, c.Notice = member, w.index+1
 				w.group.Owners = []cluster.Owner{c}
 				w.see()
 			}
@@ -648,8 +648,8 @@ func (w *world) release(byMember bool) {
 	if o == nil || o.Next == "" {
 		return
 	}
-	if a, free := w.m.Free(w.now); free && a != o.Epoch {
-		w.t.Fatalf("free of %d, not %d", a, o.Epoch)
+	if of, free := w.m.Free(w.now); free && (of.Epoch != o.Epoch || of.Notice != o.Notice) {
+		w.t.Fatalf("free of %+v, not %+v", of, o)
 	} else if free {
 		for p, h := range w.leases {
 			if w.now.Before(h.until) {

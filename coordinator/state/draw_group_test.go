@@ -56,7 +56,8 @@ func (d *drawer) groupChange(kind string, n byte) (c cluster.Change) {
 		for _, o := range g.Owners {
 			if o.Next != "" || rapid.IntRange(0, 5).Draw(d.t, "stays") == 0 {
 				o.Epoch -= ident.Assignment(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(d.t, "late"))
-				c.Release.Of = append(c.Release.Of, cluster.ReleaseOf{Group: g.ID, Partition: o.Partition, Epoch: o.Epoch, Drained: rapid.Bool().Draw(d.t, "drained")})
+				o.Notice -= uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(d.t, "of a notice before"))
+				c.Release.Of = append(c.Release.Of, cluster.ReleaseOf{Group: g.ID, Partition: o.Partition, Epoch: o.Epoch, Notice: o.Notice, Drained: rapid.Bool().Draw(d.t, "drained")})
 			}
 		}
 	default:

@@ -81,6 +81,9 @@ func (i *groupImage) check(t *cluster.Topic, index uint64) error {
 		if o.Partition != t.Partitions[k].Index || o.Member != "" && !owns || o.Next != "" && (!waits || o.Member == "") {
 			return fmt.Errorf("partition %d belongs to nobody of its members", o.Partition)
 		}
+		if (o.Next != "") != (o.Notice != 0) || o.Notice > index {
+			return fmt.Errorf("the owner of partition %d was told to give it up, or not: the one or the other", o.Partition)
+		}
 	}
 	for k := range i.Progress {
 		p := &i.Progress[k]

@@ -46,6 +46,8 @@ func groupFault(s *cluster.Snapshot, g *cluster.Group) string {
 			return "a partition belongs to nobody, or to one who is not there"
 		case o.Next != "" && (!waits || o.Next == o.Member):
 			return "a partition goes to one who is not there, or has it"
+		case (o.Next != "") != (o.Notice != 0) || o.Notice > s.Index:
+			return "a notice that cannot be"
 		case o.Epoch == 0 || uint64(o.Epoch) > s.Index:
 			return "an assignment epoch that cannot be"
 		case owns && o.Next == "":
@@ -79,6 +81,8 @@ func groupStep(index uint64, c *state.Command, was, now *cluster.Group) string {
 			return "an assignment epoch fell, or is of no entry"
 		case changed && o.Epoch == b.Epoch:
 			return "two owners in one assignment epoch"
+		case o.Notice != b.Notice && o.Notice != 0 && (o.Notice != index || b.Notice != 0 && !changed):
+			return "a notice was given anew, and nobody took it back"
 		case changed && stays && c.Release == nil:
 			return "a partition was taken from an owner who had not let go"
 		case changed && stays && o.Member != b.Next:

@@ -51,17 +51,21 @@ func (s *stage) groupLine(f []string, c *state.Command) (out string, done bool) 
 		for _, member := range f[2:] {
 			c.MemberLapse.Lives = append(c.MemberLapse.Lives, s.memberLife(f[1], member))
 		}
-	case "release", "drained": // release orders/billing 0 1@12
+	case "release", "drained": // release orders/billing 0 1@12 1@12!14
 		c.Release = &cluster.Release{}
 		g := s.group(f[1])
 		for _, word := range f[2:] {
 			number, epoch, given := strings.Cut(word, "@")
 			of := cluster.ReleaseOf{Group: g.ID, Partition: ident.Index(s.number(number)), Drained: f[0] == "drained"}
 			if o := g.Owner(of.Partition); o != nil {
-				of.Epoch = o.Epoch
+				of.Epoch, of.Notice = o.Epoch, o.Notice
 			}
 			if given {
+				epoch, notice, given := strings.Cut(epoch, "!")
 				of.Epoch = ident.Assignment(s.number(epoch))
+				if given {
+					of.Notice = uint64(s.number(notice))
+				}
 			}
 			c.Release.Of = append(c.Release.Of, of)
 		}
@@ -204,7 +208,7 @@ func (s *stage) showGroup(ref string) string {
 	for _, o := range g.Owners {
 		out += fmt.Sprintf("  %d %s epoch %d", o.Partition, orNobody(o.Member), o.Epoch)
 		if o.Next != "" {
-			out += ", next " + o.Next
+			out += fmt.Sprintf(", next %s since %d", o.Next, o.Notice)
 		}
 		if !o.Released {
 			out += ", not released before"

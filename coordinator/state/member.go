@@ -138,14 +138,18 @@ func (m *Machine) reassign(g *cluster.Group, silent map[string]bool) {
 		_, there := slices.BinarySearch(members, o.Member)
 		switch {
 		case there && to == o.Member:
-			o.Next = ""
+			o.Next, o.Notice = "", 0
 		case there:
+			if o.Next == "" {
+				o.Notice = m.view.Index
+			}
 			o.Next = to
 		case to != o.Member: // its owner has gone, or it had none
 			// Who lets go speaks for itself: leases of one before it, who fell
 			// silent, may be in hand still.
 			o.Released = o.Released && !silent[o.Member]
-			o.Member, o.Next, o.Epoch = to, "", ident.Assignment(m.view.Index)
+			o.Member, o.Epoch = to, ident.Assignment(m.view.Index)
+			o.Next, o.Notice = "", 0
 		}
 	}
 }
@@ -165,7 +169,7 @@ func (m *Machine) release(c *cluster.Release) cluster.Answer {
 			continue
 		}
 		o := g.shown.Owner(of.Partition)
-		if o == nil || o.Next == "" || o.Epoch != of.Epoch {
+		if o == nil || o.Next == "" || o.Epoch != of.Epoch || o.Notice != of.Notice {
 			continue
 		}
 		now := edited[of.Group]

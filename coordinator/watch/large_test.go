@@ -75,7 +75,7 @@ func crowd(into map[ident.TopicID]*cluster.GroupTable, t *cluster.Topic) {
 			g.Members = append(g.Members, cluster.Member{ID: fmt.Sprintf("%0*d", ident.MaxMemberBytes, k), Epoch: 1 << 60, Since: time.Unix(1e9, 123456789).UTC()})
 		}
 		for k := range t.Partitions {
-			g.Owners = append(g.Owners, cluster.Owner{Partition: ident.Index(k), Member: g.Members[0].ID, Next: g.Members[1].ID, Epoch: 1 << 60})
+			g.Owners = append(g.Owners, cluster.Owner{Partition: ident.Index(k), Member: g.Members[0].ID, Next: g.Members[1].ID, Epoch: 1 << 60, Notice: 1 << 60})
 			if members == 2 && k == 3 {
 				break
 			}

@@ -30,7 +30,7 @@ func world(mode cluster.GroupMode, owners ...cluster.Owner) (*cluster.Snapshot, 
 }
 
 func TestAMemberHasWhatItOwnsAndIsNotToGiveUp(t *testing.T) {
-	_, v := world(cluster.Exclusive, cluster.Owner{Partition: 0, Member: "a"}, cluster.Owner{Partition: 1, Member: "a", Next: "b", Epoch: 4}, cluster.Owner{Partition: 2, Member: "b"})
+	_, v := world(cluster.Exclusive, cluster.Owner{Partition: 0, Member: "a"}, cluster.Owner{Partition: 1, Member: "a", Next: "b", Epoch: 4, Notice: 6}, cluster.Owner{Partition: 2, Member: "b"})
 	if got := fmt.Sprint(v.Assigned("a"), v.Assigned("b"), v.Assigned("c")); got != "{[0] [1]} {[2] []} {[] []}" {
 		t.Error(got)
 	}
@@ -39,7 +39,7 @@ func TestAMemberHasWhatItOwnsAndIsNotToGiveUp(t *testing.T) {
 		t.Error(got)
 	}
 	// What it leaves out it gives up, of what it has to give up.
-	if got := v.Given("a", []ident.Index{0}); len(got) != 1 || got[0].Partition != 1 || got[0].Epoch != 4 || got[0].Group != v.Group.ID {
+	if got := v.Given("a", []ident.Index{0}); len(got) != 1 || got[0].Partition != 1 || got[0].Epoch != 4 || got[0].Notice != 6 || got[0].Group != v.Group.ID {
 		t.Error(got)
 	}
 	if got := v.Given("a", []ident.Index{1}); got != nil {

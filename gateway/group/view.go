@@ -124,7 +124,7 @@ func (v View) Given(member string, holds []ident.Index) (out []cluster.ReleaseOf
 	for i := range v.Group.Owners {
 		o := &v.Group.Owners[i]
 		if o.Member == member && o.Next != "" && !slices.Contains(holds, o.Partition) {
-			out = append(out, cluster.ReleaseOf{Group: v.Group.ID, Partition: o.Partition, Epoch: o.Epoch})
+			out = append(out, cluster.ReleaseOf{Group: v.Group.ID, Partition: o.Partition, Epoch: o.Epoch, Notice: o.Notice})
 		}
 	}
 	return out

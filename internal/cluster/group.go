@@ -73,6 +73,9 @@ type Owner struct {
 	Epoch     ident.Assignment // the Raft index of the change that gave it to this owner
 	// Next is who gets it when the owner has released it; empty: it stays.
 	Next string `json:",omitempty"`
+	// Notice is the Raft index of the change that told the owner to give it up; 0: it was
+	// not told. It may be taken back, and given again: that is another one.
+	Notice uint64 `json:",omitempty"`
 	// Released says that the owner before let go of it, or that there was none. If
 	// not, its session ended with leases in hand.
 	Released bool `json:",omitempty"`

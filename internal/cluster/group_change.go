@@ -91,7 +91,7 @@ type MemberLeave struct{ MemberLife }
 type MemberLapse struct{ Lives []MemberLife }
 
 // Release lets go of partitions that are to go to another owner. A part counts where
-// Epoch is the partition's own and there is a next owner.
+// Epoch and Notice are the partition's own and there is a next owner.
 type Release struct{ Of []ReleaseOf }
 
 // ReleaseOf is one partition's part of a Release.
@@ -99,6 +99,9 @@ type ReleaseOf struct {
 	Group     ident.GroupID
 	Partition ident.Index
 	Epoch     ident.Assignment
+	// Notice is which of the owner's it follows: after one that was taken back records
+	// were leased again, of which this knows nothing.
+	Notice uint64 `json:",omitempty"`
 	// Drained says that nothing of the partition is leased any more, to whomever: only
 	// its leader knows. A member that lets go speaks of its own leases alone.
 	Drained bool `json:",omitempty"`

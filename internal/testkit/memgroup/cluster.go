@@ -280,7 +280,7 @@ func (c *Cluster) makeLocked(change cluster.Change, a *cluster.Answer) (*kept, e
 			if g == nil {
 				continue
 			}
-			if o := g.Owner(of.Partition); o != nil && o.Epoch == of.Epoch && o.Next != "" {
+			if o := g.Owner(of.Partition); o != nil && o.Epoch == of.Epoch && o.Notice == of.Notice && o.Next != "" {
 				c.handLocked(g, o)
 			}
 		}
@@ -351,9 +351,9 @@ func (c *Cluster) removeLocked(g *kept, member string) {
 	g.Members = slices.DeleteFunc(g.Members, func(m cluster.Member) bool { return m.ID == member })
 	for i := range g.Owners {
 		if o := &g.Owners[i]; o.Member == member {
-			o.Member, o.Next, o.Epoch = "", "", ident.Assignment(c.index+1)
+			o.Member, o.Next, o.Notice, o.Epoch = "", "", 0, ident.Assignment(c.index+1)
 		} else if o.Next == member {
-			o.Next = ""
+			o.Next, o.Notice = "", 0
 		}
 	}
 	for _, p := range g.parts {
@@ -389,14 +389,14 @@ func (c *Cluster) assignLocked(g *kept) {
 		count[to]++
 		if o.Member == "" {
 			o.Member, o.Epoch = to, ident.Assignment(c.index+1)
-		} else if o.Next = to; !g.leased(o.Partition) {
+		} else if o.Next, o.Notice = to, c.index+1; !g.leased(o.Partition) {
 			c.handLocked(g, o)
 		}
 	}
 }
 
 func (c *Cluster) handLocked(g *kept, o *cluster.Owner) {
-	o.Member, o.Next, o.Epoch, o.Released = o.Next, "", ident.Assignment(c.index+1), true
+	o.Member, o.Next, o.Notice, o.Epoch, o.Released = o.Next, "", 0, ident.Assignment(c.index+1), true
 	for _, f := range g.parts[o.Partition].records {
 		if f.state == rpc.InFlight {
 			f.until = time.Now()

@@ -26,8 +26,8 @@ type unit struct {
 	over  bool           // somebody else leads
 
 	waits    map[lease.Token]func(lease.Answer)
-	freed    ident.Assignment // the latest that was to be released
-	appended map[int64]bool   // letters on their way, by sequence
+	freed    cluster.ReleaseOf // the latest that was to be released
+	appended map[int64]bool    // letters on their way, by sequence
 }
 
 // regroups makes the units what a snapshot says.
@@ -162,13 +162,12 @@ func (u *unit) after() {
 	if u.m.Dirty() {
 		u.b.gathers()
 	}
-	if a, free := u.m.Free(u.b.now()); free && a != u.freed {
-		u.freed = a
-		u.b.w.note(u.b.name(), "releases partition %d of %s, assignment %d", u.part, u.team.name, a)
-		of := cluster.ReleaseOf{Group: u.team.id, Partition: ident.Index(u.part), Epoch: a, Drained: true}
+	if of, free := u.m.Free(u.b.now()); free && of != u.freed {
+		u.freed = of
+		u.b.w.note(u.b.name(), "releases partition %d of %s, assignment %d, notice %d", u.part, u.team.name, of.Epoch, of.Notice)
 		u.b.w.council.propose(u.b.p, cluster.Change{Release: &cluster.Release{Of: []cluster.ReleaseOf{of}}}, func(_ cluster.Answer, err error) {
-			if err != nil && u.freed == a {
-				u.freed = 0
+			if err != nil && u.freed == of {
+				u.freed = cluster.ReleaseOf{}
 			}
 		})
 	}

@@ -119,7 +119,7 @@ func (k *worker) gives() {
 			part := int(o.Partition)
 			k.hands = slices.DeleteFunc(k.hands, func(j job) bool { return j.part == part })
 			k.gave[part]++
-			of := cluster.ReleaseOf{Group: k.team.id, Partition: o.Partition, Epoch: o.Epoch}
+			of := cluster.ReleaseOf{Group: k.team.id, Partition: o.Partition, Epoch: o.Epoch, Notice: o.Notice}
 			k.w.council.propose(k.w.edge, cluster.Change{Release: &cluster.Release{Of: []cluster.ReleaseOf{of}}}, func(cluster.Answer, error) {})
 		}
 	}
