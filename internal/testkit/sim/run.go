@@ -153,14 +153,15 @@ func (w *World) play(faults []Fault) {
 
 // Bounds of how long a healed world may take.
 const (
-	begins  = time.Second     // before the first fault
-	healthy = 2 * time.Second // producers go on so long after it is healed
-	limit   = 90 * time.Second
+	begins  = time.Second      // before the first fault
+	healthy = 2 * time.Second  // producers go on so long after it is healed
+	limit   = 90 * time.Second // and groups do not stand still for so long
 )
 
 // settle heals the world, or all of it but one broker that it can do without, and
 // holds that everything comes to an end.
 func (w *World) settle() {
+	healed := w.now
 	w.healing = true
 	w.note("world", "heals")
 	for i := range w.net.links {
@@ -192,11 +193,14 @@ func (w *World) settle() {
 	for _, p := range w.producers {
 		p.done = true
 	}
-	end := w.now + limit
+	end, done := w.now+limit, w.finished()
 	for w.failure == nil && w.now < end {
 		w.run(w.now + 250*time.Millisecond)
 		if w.unsettled(out) == "" {
 			break
+		}
+		if n := w.finished(); n > done { // members may have much to do, and little in flight
+			end, done = w.now+limit, n
 		}
 		if t := w.council.now().Topics[topicName]; t.Settings.MinInsync != w.set.MinInsync {
 			w.minInsync(w.set.MinInsync) // an earlier change came later
@@ -206,7 +210,7 @@ func (w *World) settle() {
 		return
 	}
 	if why := w.unsettled(out); why != "" {
-		w.fail("progress", "%s after the world was healed for %s", why, limit+healthy)
+		w.fail("progress", "%s, and the world is healed since %s", why, healed)
 		return
 	}
 	w.council.compare()

@@ -177,14 +177,20 @@ func (t *team) inOrder(u *unit, o ident.Offset, what func(string, ...any) string
 	}
 }
 
-// speaks is a worker who has done with a record, or wants it longer.
-func (t *team) speaks(by *worker, j job, longer bool) {
-	l := t.ledgers[j.part]
-	for i := range l.grips[j.o] {
-		if g := &l.grips[j.o][i]; g.worker == by && longer {
-			g.until = max(g.until, t.w.now+t.w.set.GroupLease)
-		} else if g.worker == by {
+// speaks is a worker who has done with a record.
+func (t *team) speaks(by *worker, part int, o ident.Offset) {
+	for i := range t.ledgers[part].grips[o] {
+		if g := &t.ledgers[part].grips[o][i]; g.worker == by {
 			g.until = 0
+		}
+	}
+}
+
+// extends is a worker who has a record for longer, as its leader says.
+func (t *team) extends(by *worker, part int, o ident.Offset) {
+	for i := range t.ledgers[part].grips[o] {
+		if g := &t.ledgers[part].grips[o][i]; g.worker == by {
+			g.until = max(g.until, t.w.now+t.w.set.GroupLease)
 		}
 	}
 }
@@ -273,6 +279,16 @@ func (w *World) committed(before *cluster.Snapshot, of *cluster.CommitOf) {
 			l.dead[o] = true
 		}
 	}
+}
+
+// finished counts what groups have done with, since their latest resets.
+func (w *World) finished() (n ident.Offset) {
+	for _, t := range w.teams {
+		for part := range t.ledgers {
+			n += t.progress(part).Floor
+		}
+	}
+	return n
 }
 
 // unfinished says what groups have still to do.

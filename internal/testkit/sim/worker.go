@@ -19,6 +19,7 @@ type worker struct {
 	epoch  ident.MemberEpoch // 0: it is no member, as far as it knows
 	lives  int               // counts its joins and its ends: what it had before is let go
 	gave   [8]int            // counts how often it let go of each partition
+	given  [8]bool           // it let go, and was not told since that the partition is its own
 	heard  time.Duration     // by the coordinator
 	busy   bool              // a call is under way
 	silent time.Duration     // until then
@@ -43,7 +44,7 @@ func (k *worker) life(part int) int { return k.lives + k.gave[part] }
 
 // begins is another life: it has nothing in hand.
 func (k *worker) begins(e ident.MemberEpoch) {
-	k.epoch, k.hands = e, nil
+	k.epoch, k.hands, k.given = e, nil, [8]bool{}
 	k.lives++
 }
 
@@ -84,7 +85,9 @@ func (k *worker) step() {
 		k.settle(k.hands[w.rng.IntN(n)])
 		return
 	}
-	k.take(w.rng.IntN(w.set.Partitions))
+	if part := w.rng.IntN(w.set.Partitions); k.wants(part) {
+		k.take(part)
+	}
 }
 
 func (k *worker) join() {
@@ -119,10 +122,23 @@ func (k *worker) gives() {
 			part := int(o.Partition)
 			k.hands = slices.DeleteFunc(k.hands, func(j job) bool { return j.part == part })
 			k.gave[part]++
+			k.given[part] = true
 			of := cluster.ReleaseOf{Group: k.team.id, Partition: o.Partition, Epoch: o.Epoch, Notice: o.Notice}
 			k.w.council.propose(k.w.edge, cluster.Change{Release: &cluster.Release{Of: []cluster.ReleaseOf{of}}}, func(cluster.Answer, error) {})
 		}
 	}
+}
+
+// wants says that a member may take records of a partition: not of one that it let go of,
+// before it hears that it is its own again. A leader that is behind would give it some.
+func (k *worker) wants(part int) bool {
+	if !k.given[part] {
+		return true
+	}
+	g := k.w.routes().Groups[topicID()].Get(k.team.name)
+	o := g.Owner(ident.Index(part))
+	k.given[part] = o.Member != k.name || o.Next != ""
+	return !k.given[part]
 }
 
 // at finds who leads a partition, as the gateway knows.
@@ -232,12 +248,20 @@ func (k *worker) settle(j job) {
 			return
 		}
 		if k.life(j.part) == life {
-			k.team.speaks(k, j, len(of.Extend) > 0)
+			for _, o := range of.Ack {
+				k.team.speaks(k, j.part, o)
+			}
+			if len(of.Extend) == 0 {
+				k.team.speaks(k, j.part, j.o)
+			}
 		}
 		reset := u.group.Reset
 		u.settles(by, of, func(stale []rpc.Stale, err error) {
 			if acks && err == nil && len(stale) == 0 {
 				k.team.told(j.part, j.o, reset)
+			}
+			if len(of.Extend) > 0 && err == nil && len(stale) == 0 && k.life(j.part) == life {
+				k.team.extends(k, j.part, j.o)
 			}
 			reply(func() { k.settled(life, j, acks, stale, err) })
 		})
