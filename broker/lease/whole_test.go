@@ -108,9 +108,8 @@ type world struct {
 	m        *Machine
 	machines int
 
-	under   []cluster.CommitOf // under way
-	applied []bool             // what the coordinator said of it
-	twice   [][]cluster.CommitOf
+	under []cluster.CommitOf // under way
+	twice [][]cluster.CommitOf
 
 	leases    map[ident.Offset]holder // the latest one of each record
 	delivered map[ident.Offset]bool   // ever
