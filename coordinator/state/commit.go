@@ -24,7 +24,7 @@ func (m *Machine) commit(c *cluster.Commit) cluster.Answer {
 
 func (m *Machine) commitOf(leader ident.NodeID, c *cluster.CommitOf) bool {
 	g := m.groups[c.Group]
-	if g == nil || g.shown.Reset != c.Reset || !mayAcknowledge(g.shown, c) || !fits(c) {
+	if g == nil || g.shown.Reset != c.Reset || !fits(c) {
 		return false
 	}
 	p, ok := m.view.ByID[g.shown.Topic].Partition(c.Partition)
@@ -35,6 +35,9 @@ func (m *Machine) commitOf(leader ident.NodeID, c *cluster.CommitOf) bool {
 	if was == nil {
 		return false
 	}
+	if !mayAcknowledge(g.shown, c) {
+		return known(was, c)
+	}
 	now, ok := merge(*was, c)
 	if !ok {
 		return false
@@ -42,6 +45,15 @@ func (m *Machine) commitOf(leader ident.NodeID, c *cluster.CommitOf) bool {
 	m.ownProgress(g)
 	m.weigh(g, g.find(c.Partition), now)
 	return true
+}
+
+// known says that a part says nothing new, whoever it speaks for: it may be one that was
+// taken, came again, and was overtaken by the end of its member. Its records are done.
+func known(p *cluster.Progress, c *cluster.CommitOf) bool {
+	if len(c.Done) == 0 || c.Start > 0 || len(c.Counts)+len(c.Intents)+len(c.Published) > 0 {
+		return false
+	}
+	return len(less(from(union(c.Done), p.Floor), union(p.Done, p.Dead, dying(p.Intents)))) == 0
 }
 
 // mayAcknowledge says whether the epochs of a part are those of whom it speaks for. A part
