@@ -46,13 +46,12 @@ type Machine struct {
 	holes                  spans
 	dead, skipped, expired spans
 
-	hands  map[string]*hand // live ones, by member
-	owner  cluster.Owner    // in exclusive mode
-	keys   map[uint32]*key  // of records that failed, in exclusive mode
-	lost   int              // records leased to hands of before, in exclusive mode
-	hold   time.Duration    // nothing is leased before that
-	grace  time.Duration    // up to then leases of a former leader may be alive
-	notice time.Duration    // since when the owner is to give the partition up; <0: it is not
+	hands map[string]*hand // live ones, by member
+	owner cluster.Owner    // in exclusive mode
+	keys  map[uint32]*key  // of records that failed, in exclusive mode
+	lost  int              // records leased to hands of before, in exclusive mode
+	hold  time.Duration    // nothing is leased before that
+	grace time.Duration    // up to then leases of a former leader may be alive
 
 	commits   commits
 	letters   []ident.Offset // to be appended to the dead-letter topic, by sequence
@@ -83,7 +82,6 @@ func Begin(now time.Time, cfg Config, g *cluster.Group, p cluster.GroupProgress,
 		ready: heap{less: byOffset}, timers: heap{less: byTime},
 		skipped: append(spans(nil), p.Skipped...), dead: append(spans(nil), p.Dead...), expired: append(spans(nil), p.Expired...),
 		hands: map[string]*hand{}, waits: map[Token]*wait{},
-		notice: -1,
 	}
 	m.commits.sequence = p.Sequence
 	m.remember(&p)

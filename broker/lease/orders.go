@@ -59,12 +59,6 @@ func (m *Machine) assign(o cluster.Owner) {
 	if o.Epoch != former.Epoch {
 		m.passOn(former)
 	}
-	switch {
-	case o.Next == "":
-		m.notice = -1
-	case m.notice < 0:
-		m.notice = m.now
-	}
 }
 
 // passOn ends what the owner of before holds.

@@ -190,11 +190,11 @@ func (c *call) extend(o ident.Offset) error {
 	if e.state != leased {
 		return ended(o)
 	}
-	until := m.now + m.group.Settings.Lease
-	if m.notice >= 0 {
-		until = min(until, m.notice+m.group.Settings.Lease)
+	// The whole lease or none: a member counts on it, and may not have heard of the notice.
+	if m.owner.Next != "" {
+		return fault.New(fault.Fenced, "partition %d goes to another member: the lease of offset %d stays as it is", m.cfg.Partition, o)
 	}
-	if until > e.until {
+	if until := m.now + m.group.Settings.Lease; until > e.until {
 		e.until = until
 		m.timers.moved(&m.window, s)
 	}

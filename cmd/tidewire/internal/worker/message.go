@@ -100,7 +100,12 @@ func (l *life) extend(ctx context.Context, m client.Leased, lost context.CancelC
 		switch {
 		case err == nil && len(stale) == 0:
 			kept = asked
-		case err == nil, fenced(err), time.Since(kept) >= lease:
+		case err == nil: // where the partition is to move the lease stays as it was
+			if sleep.For(ctx, time.Until(kept.Add(lease))) {
+				lost(errLost)
+			}
+			return
+		case fenced(err), time.Since(kept) >= lease:
 			lost(errLost)
 			return
 		}
