@@ -154,6 +154,7 @@ func (m *Membership) Settle(ctx context.Context, expect int) (Decision, error) {
 	}
 	why := ""
 	var standing time.Time // since when the decision is to found; zero: it is not
+	exchanged := time.Now()
 	for {
 		v := m.View()
 		me, seen := candidates(m.Self(), v)
@@ -179,6 +180,12 @@ func (m *Membership) Settle(ctx context.Context, expect int) (Decision, error) {
 		case now.Sub(standing) >= settledFor:
 			return d, nil
 		}
+		if d.Do == Wait && time.Since(exchanged) >= aloneEvery {
+			// News go out by datagrams a few times, and then with an exchange that is far off:
+			// who waits for some that were lost asks for them.
+			m.join(ctx, addressesOf(v))
+			exchanged = time.Now()
+		}
 		limited, cancel := context.WithTimeout(ctx, settledFor)
 		_, err := m.Next(limited, v.Version)
 		cancel()
@@ -188,6 +195,13 @@ func (m *Membership) Settle(ctx context.Context, expect int) (Decision, error) {
 			return Decision{}, err
 		}
 	}
+}
+
+func addressesOf(v *View) (all []string) {
+	for _, n := range v.Nodes {
+		all = append(all, n.Addresses.Gossip)
+	}
+	return some(all)
 }
 
 // Decision is what Settle makes of what is known at this moment.

@@ -44,6 +44,7 @@ type Config struct {
 type Membership struct {
 	cfg  Config
 	list *memberlist.Memberlist
+	addr string // of list, as others dial it
 	view *view
 
 	mu   sync.Mutex
@@ -145,10 +146,12 @@ func (m *Membership) Open(ctx context.Context) error {
 		err = errors.Join(err, t.Shutdown())
 		return fmt.Errorf("open gossip on %s: %w", m.cfg.Bind, err)
 	}
+	// It stays the same, and the library writes where it stands whenever it tells of this node.
+	at := address(list.LocalNode())
 	m.mu.Lock()
-	m.list = list
+	m.list, m.addr = list, at
 	m.mu.Unlock()
-	m.cfg.Logger.Debug("gossip opened", "address", m.Addr())
+	m.cfg.Logger.Debug("gossip opened", "address", at)
 	return nil
 }
 
@@ -208,13 +211,11 @@ func (m *Membership) Close() error {
 // Addr is the address others dial, with the port that was picked.
 func (m *Membership) Addr() string {
 	m.mu.Lock()
-	list := m.list
-	m.mu.Unlock()
-	if list == nil {
+	defer m.mu.Unlock()
+	if m.list == nil {
 		return m.cfg.Bind
 	}
-	n := list.LocalNode()
-	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+	return m.addr
 }
 
 // resolve splits host:port and gives the host's IP address.
