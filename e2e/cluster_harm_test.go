@@ -192,17 +192,18 @@ func TestAFullDiskOfOneBroker(t *testing.T) {
 		return true
 	})
 	awaitReadiness(t, full, 200, "takes no records")
+	roomy, tight := client.New(c.Members[0].URL), client.New(full.URL) // one connection each, however often they are asked
 	for _, p := range w.topic.Layout.Partitions {
-		if n := len(client.New(full.URL).ReadAll(t, "filling", p.ID)); n == 0 {
+		if n := len(tight.ReadAll(t, "filling", p.ID)); n == 0 {
 			t.Errorf("nothing can be read of partition %d by the node whose disk is full", p.ID)
 		}
 	}
 	harness.Await(t, patience, "a topic is created meanwhile", func() bool { // by a coordinator that has space
-		a, err := client.New(c.Members[0].URL).Do(t.Context(), "POST", "/topics/", "application/json", `{"name":"meanwhile","partitions":3}`)
+		a, err := roomy.Do(t.Context(), "POST", "/topics/", "application/json", `{"name":"meanwhile","partitions":3}`)
 		return err == nil && a.Status < 300
 	})
 	harness.Await(t, fellSilentLagged, "the node whose disk is full knows what was decided meanwhile", func() bool {
-		a, err := client.New(full.URL).Do(t.Context(), "GET", "/topics/meanwhile/metadata", "", "")
+		a, err := tight.Do(t.Context(), "GET", "/topics/meanwhile/metadata", "", "")
 		return err == nil && a.Status == 200
 	})
 	t.Logf("with a full disk: %s; refused: %s", harness.Standing(w.info()), &w.answers)
