@@ -41,20 +41,10 @@ func newGroupList(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		table := [][]string{{"GROUP", "MODE", "MEMBERS", "LEASE", "SESSION", "MAX-DELIVERIES", "DEAD-LETTERS"}}
-		for _, g := range groups {
-			if !r.table() {
-				if err := r.line(g.Raw); err != nil {
-					return err
-				}
-				continue
-			}
-			table = append(table, []string{g.Group, g.Mode, strconv.Itoa(len(g.Members)), g.Lease, g.Session, strconv.Itoa(g.MaxDeliveries), g.DeadLetter})
-		}
-		if !r.table() {
-			return nil
-		}
-		return rows(r.out, table)
+		head := []string{"GROUP", "MODE", "MEMBERS", "LEASE", "SESSION", "MAX-DELIVERIES", "DEAD-LETTERS"}
+		return list(r, head, groups, func(g client.Group) json.RawMessage { return g.Raw }, func(g client.Group) []string {
+			return []string{g.Group, g.Mode, strconv.Itoa(len(g.Members)), g.Lease, g.Session, strconv.Itoa(g.MaxDeliveries), g.DeadLetter}
+		})
 	}
 	return cmd
 }

@@ -102,6 +102,24 @@ func (r *remote) line(v any) error {
 	return err
 }
 
+// list writes things one after the other: the server's own words on a line each, or a row of
+// a table.
+func list[T any](r *remote, head []string, all []T, raw func(T) json.RawMessage, row func(T) []string) error {
+	if r.table() {
+		table := [][]string{head}
+		for _, one := range all {
+			table = append(table, row(one))
+		}
+		return rows(r.out, table)
+	}
+	for _, one := range all {
+		if err := r.line(raw(one)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // rows writes a table; the first row is its head.
 func rows(w io.Writer, all [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -162,23 +163,13 @@ func newTopicList(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		table := [][]string{{"TOPIC", "PARTITIONS", "REPLICAS", "MIN-INSYNC", "RECORDS", "RETENTION", "DURABILITY"}}
-		for _, t := range topics {
-			if !r.table() {
-				if err := r.line(t.Raw); err != nil {
-					return err
-				}
-				continue
-			}
-			table = append(table, []string{
+		head := []string{"TOPIC", "PARTITIONS", "REPLICAS", "MIN-INSYNC", "RECORDS", "RETENTION", "DURABILITY"}
+		return list(r, head, topics, func(t client.Topic) json.RawMessage { return t.Raw }, func(t client.Topic) []string {
+			return []string{
 				t.Name, strconv.Itoa(len(t.Layout.Partitions)), strconv.Itoa(t.Replicas), strconv.Itoa(t.MinInsync),
 				records(t), retention(t.Retention), t.Durability,
-			})
-		}
-		if !r.table() {
-			return nil
-		}
-		return rows(r.out, table)
+			}
+		})
 	}
 	return cmd
 }
