@@ -224,8 +224,12 @@ func (p *post) loadSome(ctx context.Context, some []*unit) error {
 func (p *post) progress(ctx context.Context, ids []ident.GroupID) (map[ident.GroupID]cluster.GroupProgress, error) {
 	ctx, cancel := context.WithTimeout(ctx, progressLimit)
 	defer cancel()
+	s := p.g.known()
+	if !clamped(s, p.ref) {
+		return nil, fault.New(fault.LeaderUnavailable, "partition %d may have lost records, and has yet to say what its groups can have counted; try again in a moment", p.ref.Index)
+	}
 	p.g.metrics.loads.Inc()
-	all, err := p.g.cfg.Coordinator.Progress(ctx, cluster.ProgressOf{Partition: p.ref, After: p.g.known().Index, Groups: ids})
+	all, err := p.g.cfg.Coordinator.Progress(ctx, cluster.ProgressOf{Partition: p.ref, After: s.Index, Groups: ids})
 	if err != nil {
 		return nil, err
 	}
@@ -234,4 +238,14 @@ func (p *post) progress(ctx context.Context, ids []ident.GroupID) (map[ident.Gro
 		out[of.Group] = of
 	}
 	return out, nil
+}
+
+// clamped says that no group has counted records that the partition lost.
+func clamped(s *cluster.Snapshot, ref ident.Partition) bool {
+	t := s.ByID[ref.Topic]
+	if t == nil {
+		return false
+	}
+	p, ok := t.Partition(ref.Index)
+	return ok && p.Unclamped == 0
 }

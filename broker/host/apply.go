@@ -76,11 +76,13 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 	h.mu.Lock()
 	h.snapshot = s // lives are known before anything rests on them
 	h.mu.Unlock()
+	lacks := false
 	g, _ := errgroup.WithContext(ctx)
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
 	for _, t := range s.Topics {
 		for i := range t.Partitions {
 			part := &t.Partitions[i]
+			lacks = lacks || part.Unclamped != 0 && part.Leader == h.cfg.Node
 			if !slices.Contains(part.Replicas, h.cfg.Node) || h.knows(t, part) {
 				continue
 			}
@@ -100,6 +102,9 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 		h.acted = nil
 	}
 	h.mu.Unlock()
+	if lacks {
+		nudge(h.clamps)
+	}
 	return err
 }
 

@@ -31,6 +31,8 @@ type court struct {
 	silent   bool // it takes changes and does not answer
 	late     bool // it answers nobody, and holds changes back
 	held     []cluster.Insync
+	deaf     bool              // to what a Clamp says
+	clamped  []cluster.ClampOf // taken
 }
 
 var topicID = ident.TopicID{7}
@@ -113,6 +115,9 @@ func (c *court) Next(ctx context.Context, after uint64) (*cluster.Snapshot, erro
 func (c *court) Propose(_ context.Context, change cluster.Change) (cluster.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if change.Clamp != nil {
+		return c.clampLocked(change.Clamp)
+	}
 	if c.late {
 		c.held = append(c.held, *change.Insync)
 		return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "nobody knows")
@@ -122,6 +127,21 @@ func (c *court) Propose(_ context.Context, change cluster.Change) (cluster.Answe
 		return cluster.Answer{}, fault.New(fault.CoordinatorUnavailable, "nobody knows")
 	}
 	return cluster.Answer{Taken: taken}, nil
+}
+
+func (c *court) clampLocked(change *cluster.Clamp) (a cluster.Answer, err error) {
+	if c.deaf {
+		return a, fault.New(fault.CoordinatorUnavailable, "nobody knows")
+	}
+	for _, of := range change.Of {
+		p := c.snapshot.ByID[topicID].Partitions[0]
+		ok := p.Unclamped != 0 && p.LeaderEpoch == of.Epoch && change.Leader.Node == p.Leader
+		if a.Taken = append(a.Taken, ok); ok {
+			c.clamped = append(c.clamped, of)
+			c.changeLocked(func(t *cluster.Topic) { t.Partitions[0].Unclamped = 0 })
+		}
+	}
+	return a, nil
 }
 
 func (c *court) insyncLocked(change *cluster.Insync) []bool {

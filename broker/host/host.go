@@ -58,6 +58,7 @@ type Host struct {
 	cfg       Config
 	links     *link.Links
 	proposals proposals
+	clamps    chan struct{} // has one entry when there may be something to clamp
 	metrics   *metrics
 
 	work     sync.Mutex // held by whoever changes which replicas there are
@@ -75,7 +76,7 @@ type Host struct {
 // New makes a Host. It opens nothing.
 func New(cfg Config) *Host {
 	cfg.Lag = cmp.Or(cfg.Lag, 2*time.Second)
-	h := &Host{cfg: cfg, replicas: map[ident.Partition]*held{}, snapshot: &cluster.Snapshot{}, proposals: newProposals()}
+	h := &Host{cfg: cfg, replicas: map[ident.Partition]*held{}, snapshot: &cluster.Snapshot{}, proposals: newProposals(), clamps: make(chan struct{}, 1)}
 	h.metrics = newMetrics(h)
 	h.links = link.New(link.Config{Node: h, Network: cfg.Network, Coordinator: cfg.Coordinator, Now: time.Now, Logger: cfg.Logger})
 	return h

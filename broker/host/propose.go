@@ -34,10 +34,7 @@ func (p *proposals) add(part ident.Partition) {
 	p.mu.Lock()
 	p.of[part] = true
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	nudge(p.wake)
 }
 
 // take gives some of them.

@@ -23,6 +23,7 @@ func (h *Host) Run(ctx context.Context) error {
 	g.Go(func() error { return h.tick(ctx) })
 	g.Go(func() error { return h.links.Run(ctx) })
 	g.Go(func() error { return h.propose(ctx) })
+	g.Go(func() error { return h.clamp(ctx) })
 	g.Go(func() error { return h.mend(ctx) })
 	if err := g.Wait(); !errors.Is(err, context.Canceled) {
 		return err

@@ -142,7 +142,8 @@ func newGroupReset(p process) *cobra.Command {
 		Short: "Move a group to other offsets",
 		Long: `Reset moves a group: with --from every partition, with --offset the ones named. What
 was leased or acknowledged before counts no more. While the group has members it is
-refused, unless --force: they go on at the new offsets.
+refused, unless --force: they are fenced, and go on at the new offsets once they have
+joined again.
 
 Look at what it would do with --dry-run first.`,
 		Example: `  tidewire group reset orders billing --from earliest --dry-run

@@ -141,7 +141,7 @@ func ordered(ids, replicas []ident.NodeID) []ident.NodeID {
 
 func same(a, b *cluster.Partition) bool {
 	return a.Leader == b.Leader && a.LeaderEpoch == b.LeaderEpoch && a.Version == b.Version &&
-		a.State == b.State && a.Unclean == b.Unclean &&
+		a.State == b.State && a.Unclean == b.Unclean && a.Unclamped == b.Unclamped &&
 		slices.Equal(a.Replicas, b.Replicas) && slices.Equal(a.ISR, b.ISR) && slices.Equal(a.ELR, b.ELR) &&
 		slices.Equal(a.Adding, b.Adding) && slices.Equal(a.Removing, b.Removing)
 }
@@ -151,9 +151,9 @@ func without(ids []ident.NodeID, gone ...ident.NodeID) []ident.NodeID {
 }
 
 // keep copies those that a condition holds for.
-func keep(ids []ident.NodeID, holds func(ident.NodeID) bool) []ident.NodeID {
-	var out []ident.NodeID
-	for _, n := range ids {
+func keep[T any](all []T, holds func(T) bool) []T {
+	var out []T
+	for _, n := range all {
 		if holds(n) {
 			out = append(out, n)
 		}

@@ -12,7 +12,7 @@ import (
 // the union of what is done with itself is the same, and every other word of it counts
 // once by itself.
 func (m *Machine) commit(c *cluster.Commit) cluster.Answer {
-	if n := m.view.Nodes[c.Leader.Node]; n == nil || n.BrokerEpoch != c.Leader.Epoch || !n.Serves() {
+	if !m.serves(c.Leader) {
 		return cluster.Answer{Refusal: fenced(c.Leader)}
 	}
 	taken := make([]bool, len(c.Of))

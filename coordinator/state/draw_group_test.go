@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func groupKinds() []string {
 	return weighted(map[string]int{
 		"group-register": 4, "group-alter": 1, "group-delete": 1, "group-reset": 2,
-		"member-join": 8, "member-leave": 2, "member-lapse": 2, "release": 8, "commit": 20,
+		"member-join": 8, "member-leave": 2, "member-lapse": 2, "release": 8, "commit": 20, "clamp": 3,
 	})
 }
 
@@ -60,6 +61,8 @@ func (d *drawer) groupChange(kind string, n byte) (c cluster.Change) {
 				c.Release.Of = append(c.Release.Of, cluster.ReleaseOf{Group: g.ID, Partition: o.Partition, Epoch: o.Epoch, Notice: o.Notice, Drained: rapid.Bool().Draw(d.t, "drained")})
 			}
 		}
+	case "clamp":
+		c.Clamp = d.clamp()
 	default:
 		c.Commit = d.commit()
 	}
@@ -130,6 +133,24 @@ func (d *drawer) groupPatch() (p cluster.GroupPatch) {
 }
 
 // commit is mostly one that the leader of a partition might send, of any of its groups.
+// clamp is of partitions that are to be clamped mostly, and of others.
+func (d *drawer) clamp() *cluster.Clamp {
+	c := &cluster.Clamp{Leader: d.life()}
+	for _, name := range slices.Sorted(maps.Keys(d.s.Topics)) {
+		t := d.s.Topics[name]
+		for _, p := range t.Partitions {
+			n := d.s.Nodes[p.Leader]
+			if n == nil || len(c.Of) > 0 && c.Leader.Node != p.Leader || p.Unclamped == 0 && rapid.IntRange(0, 9).Draw(d.t, "clamped") > 0 {
+				continue
+			}
+			c.Leader = n.Life()
+			late := ident.Epoch(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(d.t, "late"))
+			c.Of = append(c.Of, cluster.ClampOf{Partition: t.Ref(p.Index), Epoch: p.LeaderEpoch - late, End: d.offset()})
+		}
+	}
+	return c
+}
+
 func (d *drawer) commit() *cluster.Commit {
 	g := d.group()
 	c := &cluster.Commit{Leader: d.life()}

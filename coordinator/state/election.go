@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"tidewire/internal/cluster"
@@ -70,6 +71,7 @@ func (b *batch) elects(t *cluster.Topic, p *cluster.Partition) {
 		b.leads(p, n)
 		p.ISR, p.ELR = []ident.NodeID{n}, nil
 		p.Unclean = p.LeaderEpoch
+		p.Unclamped = cmp.Or(p.Unclamped, p.LeaderEpoch)
 	}
 }
 

@@ -82,6 +82,8 @@ func sample(t interface{ Fatal(...any) }) (*state.Machine, [][]byte) {
 		{GroupRegister: &cluster.GroupRegister{ID: ident.GroupID{8}, Topic: z, Name: "i", Starts: []cluster.Position{{}}}},
 		{GroupDelete: &cluster.GroupDelete{Group: ident.GroupID{8}}},
 		{MemberJoin: &cluster.MemberJoin{Group: g, Member: "m", Node: one}},
+		{Unfit: &cluster.Unfit{Life: cluster.Life{Node: one, Epoch: 2}, Partitions: []ident.Partition{{Topic: z}}}},
+		{Clamp: &cluster.Clamp{Leader: cluster.Life{Node: one, Epoch: 2}, Of: []cluster.ClampOf{{Partition: ident.Partition{Topic: z}, Epoch: 1, End: 3}}}},
 	} {
 		all = append(all, &state.Command{Change: c})
 	}

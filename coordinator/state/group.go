@@ -134,14 +134,15 @@ func (m *Machine) groupDelete(c *cluster.GroupDelete) cluster.Answer {
 	return cluster.Answer{}
 }
 
-// groupReset moves a group to other offsets. That is a new reset epoch for all of it.
+// groupReset moves a group to other offsets. That is a new reset epoch for all of it, and
+// the end of what its members hold.
 func (m *Machine) groupReset(c *cluster.GroupReset) cluster.Answer {
 	g := m.groups[c.Group]
 	if g == nil {
 		return cluster.Answer{Refusal: noGroup()}
 	}
 	if n := len(g.shown.Members); n > 0 && !c.Force {
-		return cluster.Answer{Refusal: refuse(fault.GroupHasMembers, fmt.Sprintf("group %s has %d members: stop them first, or force the reset, which leaves to each what it works on and gives it out again", g.shown.Name, n))}
+		return cluster.Answer{Refusal: refuse(fault.GroupHasMembers, fmt.Sprintf("group %s has %d members: stop them first, or force the reset, which ends what they hold: they join again", g.shown.Name, n))}
 	}
 	if len(c.Starts) == 0 {
 		return cluster.Answer{Refusal: refuse(fault.Invalid, "a reset names the partitions that it moves, and to which offsets")}
@@ -155,10 +156,27 @@ func (m *Machine) groupReset(c *cluster.GroupReset) cluster.Answer {
 			m.weigh(g, p, moved(*p, at.Offset))
 		}
 	}
-	now := m.edit(g)
-	now.Reset++
+	now := m.reset(g)
 	m.showGroups(now)
 	return cluster.Answer{Group: now}
+}
+
+// reset begins another reset epoch. The lives of all members are over with that, and the
+// assignments of what they own: a leader that comes later knows leases of before from those
+// of after by whose they are. A member that joins again has what it had.
+func (m *Machine) reset(g *group) *cluster.Group {
+	now := m.edit(g)
+	now.Reset++
+	now.Members, now.Owners = slices.Clone(now.Members), slices.Clone(now.Owners)
+	for i := range now.Members {
+		now.Members[i].Epoch = ident.MemberEpoch(m.view.Index)
+	}
+	for i := range now.Owners {
+		if now.Owners[i].Member != "" {
+			now.Owners[i].Epoch = ident.Assignment(m.view.Index)
+		}
+	}
+	return now
 }
 
 // edit gives a copy of what is shown of a group, to be changed and shown. The slices in
@@ -265,8 +283,12 @@ func checkStarts(t *cluster.Topic, starts []cluster.Position) *cluster.Refusal {
 	}
 	seen := make(map[ident.Index]bool, len(starts))
 	for _, s := range starts {
-		if _, ok := t.Partition(s.Partition); !ok {
+		p, ok := t.Partition(s.Partition)
+		if !ok {
 			return wrong("topic %s has no partition %d", t.Name, s.Partition)
+		}
+		if s.Epoch != 0 && s.Epoch < p.Unclean {
+			return refuse(fault.LeaderUnavailable, fmt.Sprintf("partition %d of topic %s has lost records since offset %d was found there; try again", s.Partition, t.Name, s.Offset))
 		}
 		if seen[s.Partition] {
 			return wrong("partition %d is named twice", s.Partition)

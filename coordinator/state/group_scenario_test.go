@@ -69,6 +69,20 @@ func (s *stage) groupLine(f []string, c *state.Command) (out string, done bool) 
 			}
 			c.Release.Of = append(c.Release.Of, of)
 		}
+	case "clamp": // clamp a orders/0:50 orders/1:7
+		c.Clamp = &cluster.Clamp{Leader: s.life(f[1])}
+		for _, word := range f[2:] {
+			name, end, _ := strings.Cut(word, ":")
+			t, i, _ := strings.Cut(name, "/")
+			of := cluster.ClampOf{Partition: ident.Partition{Index: ident.Index(s.number(i))}, End: ident.Offset(s.number(end))}
+			if topic, ok := s.m.Snapshot().Topic(t); ok {
+				of.Partition.Topic = topic.ID
+				if p, ok := topic.Partition(of.Partition.Index); ok {
+					of.Epoch = p.LeaderEpoch
+				}
+			}
+			c.Clamp.Of = append(c.Clamp.Of, of)
+		}
 	case "commit": // commit a orders/billing/0 by=m1 done=5-7,9
 		c.Commit = &cluster.Commit{Leader: s.life(f[1])}
 		for ref, options := range s.parts(f[2:]) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"tidewire/internal/cluster"
@@ -15,7 +16,7 @@ func (m *Machine) insync(c *cluster.Insync) cluster.Answer {
 	if r := tooMany("partitions of an ISR change", len(c.Of), cluster.MaxParts); r != nil {
 		return cluster.Answer{Refusal: r}
 	}
-	if n := m.view.Nodes[c.Leader.Node]; n == nil || n.BrokerEpoch != c.Leader.Epoch || !n.Serves() {
+	if !m.serves(c.Leader) {
 		return cluster.Answer{Refusal: fenced(c.Leader)}
 	}
 	b := m.begins()
@@ -79,9 +80,13 @@ func (m *Machine) unfit(c *cluster.Unfit) cluster.Answer {
 }
 
 // disqualifies takes a node that may have lost records of a partition out of its ISR
-// and ELR, unless nobody else has anything.
+// and ELR. Where nobody else has anything it stays, and what it lost nobody has.
 func (b *batch) disqualifies(t *cluster.Topic, p *cluster.Partition, n ident.NodeID) {
-	if !slices.Contains(p.ISR, n) && !slices.Contains(p.ELR, n) || last(p, n) {
+	switch {
+	case !slices.Contains(p.ISR, n) && !slices.Contains(p.ELR, n):
+		return
+	case last(p, n):
+		p.Unclamped = cmp.Or(p.Unclamped, p.LeaderEpoch+1)
 		return
 	}
 	loses(p, n)

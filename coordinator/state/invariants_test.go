@@ -45,7 +45,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 		return !slices.ContainsFunc(ids, func(n ident.NodeID) bool { return !holds(n) })
 	}
 	switch {
-	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch:
+	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch || p.Unclamped > p.LeaderEpoch+1:
 		return "an epoch or version that cannot be"
 	case len(p.Replicas) == 0 || len(p.Replicas) > topic.Settings.Replicas+len(p.Removing):
 		return "more or fewer replicas than asked for"
@@ -82,7 +82,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 
 // steps says what is wrong with how a partition changed.
 func stepFault(s *cluster.Snapshot, kind string, topic *cluster.Topic, was, now *cluster.Partition) string {
-	changed := was.Leader != now.Leader || was.LeaderEpoch != now.LeaderEpoch || was.Unclean != now.Unclean ||
+	changed := was.Leader != now.Leader || was.LeaderEpoch != now.LeaderEpoch || was.Unclean != now.Unclean || was.Unclamped != now.Unclamped ||
 		!slices.Equal(was.Replicas, now.Replicas) || !slices.Equal(was.ISR, now.ISR) || !slices.Equal(was.ELR, now.ELR) ||
 		!slices.Equal(was.Adding, now.Adding) || !slices.Equal(was.Removing, now.Removing)
 	electable := slices.Contains(was.ISR, now.Leader) || slices.Contains(was.ELR, now.Leader) ||
@@ -94,6 +94,8 @@ func stepFault(s *cluster.Snapshot, kind string, topic *cluster.Topic, was, now 
 		return "changed in other than one version"
 	case was.Leader != now.Leader && now.LeaderEpoch == was.LeaderEpoch:
 		return "another leader in the same epoch"
+	case was.Unclamped != 0 && now.Unclamped != was.Unclamped && kind != "clamp", now.Unclean != was.Unclean && now.Unclamped == 0:
+		return "records were lost, and nobody has to clamp"
 	case now.Leader != (ident.NodeID{}) && !electable && (now.Unclean != now.LeaderEpoch || !topic.Settings.Unclean):
 		return "a leader that was not electable"
 	}

@@ -131,6 +131,12 @@ func noNode(id ident.NodeID) *cluster.Refusal {
 	return refuse(fault.NodeNotFound, fmt.Sprintf("there is no node %s", id))
 }
 
+// serves says whether a life is one that counts.
+func (m *Machine) serves(l cluster.Life) bool {
+	n := m.view.Nodes[l.Node]
+	return n != nil && n.BrokerEpoch == l.Epoch && n.Serves()
+}
+
 func fenced(l cluster.Life) *cluster.Refusal {
 	return refuse(fault.Fenced, fmt.Sprintf("broker epoch %d of node %s is over or unknown; register again", l.Epoch, l.Node))
 }

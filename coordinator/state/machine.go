@@ -155,6 +155,8 @@ func (m *Machine) changeGroups(c *Command) cluster.Answer {
 		return m.memberLapse(c.MemberLapse)
 	case c.Release != nil:
 		return m.release(c.Release)
+	case c.Clamp != nil:
+		return m.clamp(c.Clamp)
 	default: // Decode lets exactly one through
 		return m.commit(c.Commit)
 	}

@@ -163,7 +163,11 @@ func (s *stage) apply(b []byte) string {
 	case a.Epoch != 0:
 		return fmt.Sprintf("%d: broker epoch %d\n", s.index, a.Epoch)
 	case a.Taken != nil:
-		return fmt.Sprintf("%d: taken %v\n", a.Index, a.Taken)
+		out := fmt.Sprintf("%d: taken %v\n", a.Index, a.Taken)
+		for _, c := range a.Clamped {
+			out += fmt.Sprintf("  %s goes back from %d to %d on partition %d\n", c.Group, c.From, c.To, c.Partition.Index)
+		}
+		return out
 	case a.Member != 0:
 		return fmt.Sprintf("%d: member epoch %d\n", a.Index, a.Member)
 	case a.Group != nil && a.Created:
@@ -331,6 +335,9 @@ func (s *stage) show(f []string) string {
 		out += fmt.Sprintf(" leader %s epoch %d version %d", s.names([]ident.NodeID{p.Leader}), p.LeaderEpoch, p.Version)
 		if p.Unclean != 0 {
 			out += fmt.Sprintf(" unclean since epoch %d", p.Unclean)
+		}
+		if p.Unclamped != 0 {
+			out += fmt.Sprintf(" unclamped since epoch %d", p.Unclamped)
 		}
 		out += "\n"
 	}

@@ -106,14 +106,12 @@ func (g *Groups) Move(ctx context.Context, topic, name string, m wire.GroupMove)
 
 // places finds where partitions are to be read from.
 func (g *Groups) places(ctx context.Context, t *cluster.Topic, of []ident.Index, from string) ([]cluster.Position, error) {
-	return g.positions(ctx, t, of, func(ctx context.Context, ref ident.Partition) (ident.Offset, error) {
+	return g.positions(ctx, t, of, func(ctx context.Context, ref ident.Partition, b rpc.Bounds) (ident.Offset, error) {
 		switch from {
 		case "earliest":
-			b, err := g.cfg.Places.Bounds(ctx, ref)
-			return b.Start, err
+			return b.Start, nil
 		case "latest":
-			b, err := g.cfg.Places.Bounds(ctx, ref)
-			return b.HW, err
+			return b.HW, nil
 		}
 		ms, err := wire.ParseTime("from", from)
 		if err != nil {
@@ -133,23 +131,21 @@ func (g *Groups) checked(ctx context.Context, t *cluster.Topic, offsets map[iden
 		of = append(of, i)
 	}
 	slices.Sort(of)
-	return g.positions(ctx, t, of, func(ctx context.Context, ref ident.Partition) (ident.Offset, error) {
-		o := offsets[ref.Index]
-		b, err := g.cfg.Places.Bounds(ctx, ref)
-		switch {
-		case err != nil:
-			return 0, err
+	return g.positions(ctx, t, of, func(_ context.Context, ref ident.Partition, b rpc.Bounds) (ident.Offset, error) {
+		switch o := offsets[ref.Index]; {
 		case o < b.Start:
 			return 0, fault.New(fault.OffsetExpired, "offset %d of partition %d is gone; the earliest is %d", o, ref.Index, b.Start).With("partition", ref.Index).With("earliest", b.Start)
 		case o > b.HW:
 			return 0, fault.New(fault.OffsetNotFound, "offset %d of partition %d is not there yet; its end is %d", o, ref.Index, b.HW).With("partition", ref.Index).With("end", b.HW)
+		default:
+			return o, nil
 		}
-		return o, nil
 	})
 }
 
-// positions finds one on each of some partitions, and follows leaders that move.
-func (g *Groups) positions(ctx context.Context, t *cluster.Topic, of []ident.Index, find func(context.Context, ident.Partition) (ident.Offset, error)) ([]cluster.Position, error) {
+// positions finds one on each of some partitions, in the bounds of its log, and follows
+// leaders that move.
+func (g *Groups) positions(ctx context.Context, t *cluster.Topic, of []ident.Index, find func(context.Context, ident.Partition, rpc.Bounds) (ident.Offset, error)) ([]cluster.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	out := make([]cluster.Position, len(of))
@@ -159,9 +155,13 @@ func (g *Groups) positions(ctx context.Context, t *cluster.Topic, of []ident.Ind
 		finding.Go(func() error {
 			for pause := leastPause; ; pause = min(2*pause, mostPause) {
 				index := g.cfg.Topology.Snapshot().Index
-				o, err := find(ctx, t.Ref(i))
+				b, err := g.cfg.Places.Bounds(ctx, t.Ref(i))
+				var o ident.Offset
 				if err == nil {
-					out[k] = cluster.Position{Partition: i, Offset: o}
+					o, err = find(ctx, t.Ref(i), b)
+				}
+				if err == nil {
+					out[k] = cluster.Position{Partition: i, Offset: o, Epoch: b.Epoch}
 					return nil
 				}
 				if !passing(err) || !g.await(ctx, index, pause) {

@@ -30,6 +30,7 @@ type Change struct {
 	MemberLeave   *MemberLeave   `json:",omitempty"`
 	MemberLapse   *MemberLapse   `json:",omitempty"`
 	Release       *Release       `json:",omitempty"`
+	Clamp         *Clamp         `json:",omitempty"`
 	Commit        *Commit        `json:",omitempty"`
 }
 
@@ -71,7 +72,7 @@ type kind struct {
 	set  bool
 }
 
-func (c *Change) kinds() [21]kind {
+func (c *Change) kinds() [22]kind {
 	return [...]kind{
 		{"register", c.Register != nil},
 		{"activate", c.Activate != nil},
@@ -93,6 +94,7 @@ func (c *Change) kinds() [21]kind {
 		{"member-leave", c.MemberLeave != nil},
 		{"member-lapse", c.MemberLapse != nil},
 		{"release", c.Release != nil},
+		{"clamp", c.Clamp != nil},
 		{"commit", c.Commit != nil},
 	}
 }
@@ -215,7 +217,7 @@ type Answer struct {
 	// Topic as the change left it; for a repeated request as it is now, nil if it
 	// has gone since.
 	Topic *Topic `json:",omitempty"`
-	// Taken has an entry for each part of an Insync, Elect, Move, Release or Commit:
+	// Taken has an entry for each part of an Insync, Elect, Move, Release, Clamp or Commit:
 	// false where what it rested on is over.
 	Taken   []bool   `json:",omitempty"`
 	Refusal *Refusal `json:",omitempty"` // the change changed nothing, and why
@@ -224,6 +226,8 @@ type Answer struct {
 	Group *Group `json:",omitempty"`
 	// Member is the epoch of a MemberJoin.
 	Member ident.MemberEpoch `json:",omitempty"`
+	// Clamped names the groups that a Clamp set back, the first MaxClamped of them.
+	Clamped []Clamped `json:",omitempty"`
 }
 
 // Renewal asks for a broker's lease.

@@ -38,6 +38,9 @@ type GroupPatch struct {
 type Position struct {
 	Partition ident.Index
 	Offset    ident.Offset
+	// Epoch is the leader epoch in which it was there; 0: not known. It may be gone where an
+	// unclean election came since.
+	Epoch ident.Epoch `json:",omitempty"`
 }
 
 // GroupRegister makes a group, or finds the one of that name equal in every setting that
@@ -61,7 +64,8 @@ type GroupAlter struct {
 type GroupDelete struct{ Group ident.GroupID }
 
 // GroupReset moves a group to other offsets on the partitions named. It is refused while
-// the group has members, unless Force is set.
+// the group has members, unless Force is set: then their lives are over with it, so that
+// nothing they hold can be taken for a lease of after it, whoever leads.
 type GroupReset struct {
 	Group  ident.GroupID
 	Starts []Position
@@ -106,6 +110,32 @@ type ReleaseOf struct {
 	// its leader knows. A member that lets go speaks of its own leases alone.
 	Drained bool `json:",omitempty"`
 }
+
+// Clamp sets groups back to where partitions ended when leaders took over that may lack
+// what was committed. What groups counted from there on is of records that are no more,
+// and what was leased of them as well: the lives of all members are over.
+type Clamp struct {
+	Leader Life // the broker that leads all of them
+	Of     []ClampOf
+}
+
+// ClampOf is one partition's part of a Clamp, taken where the leader and Epoch are the
+// partition's own and it is not clamped.
+type ClampOf struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch
+	End       ident.Offset // where the partition's Unclamped epoch began
+}
+
+// Clamped is a group that a Clamp set back.
+type Clamped struct {
+	Partition ident.Partition
+	Group     string
+	From, To  ident.Offset // its floor, and the first record that is given again
+}
+
+// MaxClamped is how many groups an Answer names.
+const MaxClamped = 64
 
 // Commit keeps what members have done, as the leaders of their partitions say.
 type Commit struct {

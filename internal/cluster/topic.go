@@ -91,7 +91,11 @@ type Partition struct {
 	// committed records, because nobody who had them was left. Only across it
 	// may a replica cut its log below its high watermark. 0: never.
 	Unclean ident.Epoch `json:",omitempty"`
-	Version uint64      // bumped with every change of replicas, ISR, leader, state
+	// Unclamped is the first leader epoch that may lack what consumer groups have counted,
+	// of those since the latest Clamp. Nothing is given to a group before the leader has
+	// said where that epoch began. 0: there is none.
+	Unclamped ident.Epoch `json:",omitempty"`
+	Version   uint64      // bumped with every change of replicas, ISR, leader, state
 }
 
 // Topic is one life of a topic.

@@ -257,6 +257,9 @@ func (c *Cluster) makeLocked(change cluster.Change, a *cluster.Answer) (*kept, e
 		}
 		if err == nil {
 			g.Reset++
+			for i := range g.Members { // a reset ends the lives of all
+				g.Members[i].Epoch = ident.MemberEpoch(a.Index)
+			}
 			g.begin(r.Starts)
 		}
 		return g, err

@@ -40,6 +40,7 @@ type broker struct {
 	disclaimed  []bool  // logs that the coordinator knows to be damaged, as of this life
 	units       []*unit // by group and partition
 	gathering   bool    // a commit is being made, or is under way
+	clamping    bool    // it looks for partitions to clamp, or tells of some
 	turn        int
 
 	garbles bool // what it sends to followers comes with flipped bits now and then
@@ -88,6 +89,7 @@ func (b *broker) start() {
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
 	b.ups, b.downs = make([]*upstream, len(w.brokers)), make([]*downstream, len(w.brokers))
 	b.units, b.gathering = make([]*unit, len(w.teams)*w.set.Partitions), false
+	b.clamping = false
 	b.feed.start()
 	if b.disk.old == nil {
 		b.disk.old = b.disk.image.clone()
@@ -148,6 +150,7 @@ func (b *broker) apply(s *cluster.Snapshot) {
 	}
 	b.want()
 	b.regroups(s)
+	b.clamps()
 }
 
 func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {

@@ -30,11 +30,11 @@ type Result struct {
 func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
-	set.Unclean = seed%8 == 7 && set.Replicas > 1
+	set.Unclean = (seed%8 == 7 || seed%16 == 10) && set.Replicas > 1
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
-	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
+	set.Apart = set.Apart || set.Unclean && (seed%16 == 7 || seed%32 == 10) // who elects is there when all but one die
 	return set, schedule(rng, &set)
 }
 

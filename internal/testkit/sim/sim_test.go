@@ -56,7 +56,7 @@ var states = []string{
 	"change that came twice", "change that outlived its leading coordinator", "clock set", "committed records lost by an unclean election",
 	"commit of unknown outcome", "coordinator led anew", "damage found",
 	"damaged log replaced", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
-	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",
+	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up", "group clamped",
 	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none", "letter in the dead-letter topic", "letter sent again",
 	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start",
 	"log damaged while its broker joins an ISR", "log start moved",

@@ -86,6 +86,12 @@ func (t *team) progress(part int) *cluster.GroupProgress {
 	return &p[0]
 }
 
+// doneWith says that a progress knows of a record that it is done; above the floor a clamp
+// lets that stand.
+func doneWith(p *cluster.GroupProgress, o ident.Offset) bool {
+	return o < p.Floor || slices.ContainsFunc(p.Done, func(s cluster.Span) bool { return o >= s.From && o < s.To })
+}
+
 func (t *team) intent(part int, o ident.Offset) (cluster.Intent, bool) {
 	p := t.progress(part)
 	i := slices.IndexFunc(p.Intents, func(i cluster.Intent) bool { return i.Offset == o })
@@ -168,7 +174,7 @@ func (t *team) inOrder(u *unit, o ident.Offset, what func(string, ...any) string
 	}
 	p := t.progress(u.part)
 	for e := max(p.Start, p.Floor, u.b.replicas[u.part].log.Start()); e < o; e++ {
-		if keyOf(e) != keyOf(o) || l.delivered[e] || l.done[e] != "" || l.dead[e] {
+		if keyOf(e) != keyOf(o) || l.delivered[e] || l.dead[e] || doneWith(p, e) {
 			continue
 		}
 		if _, dying := t.intent(u.part, e); !dying { // an intent outlives a reset
@@ -196,13 +202,17 @@ func (t *team) extends(by *worker, part int, o ident.Offset) {
 }
 
 // told is an acknowledgement that is answered.
-func (t *team) told(part int, o ident.Offset, reset uint64) {
+func (t *team) told(j job, reset uint64) {
+	part, o := j.part, j.o
 	l := t.ledgers[part]
 	if reset != l.reset {
 		return
 	}
 	p := t.progress(part)
-	if o >= p.Floor && !slices.ContainsFunc(p.Done, func(s cluster.Span) bool { return o >= s.From && o < s.To }) {
+	if j.reset < reset && o >= p.Start && !l.delivered[o] {
+		t.w.fail("resets-end-leases", "%s, partition %d: offset %d was leased before reset %d, and is acknowledged after it", t.name, part, o, reset)
+	}
+	if !doneWith(p, o) {
 		t.w.fail("answer-after-commit", "%s, partition %d: offset %d is acknowledged, and the coordinator does not know", t.name, part, o)
 	}
 	l.settled[o] = true
@@ -227,6 +237,13 @@ func (w *World) groupsDecided(before, after *cluster.Snapshot, change *cluster.C
 		}
 		if now.Reset > was.Reset {
 			w.reached.hit("group reset")
+			if change.Clamp != nil {
+				w.reached.hit("group clamped")
+			}
+			for _, c := range answer.Clamped {
+				w.reached.hit("floor of lost records set back")
+				w.note("council", "%s goes back from %d to %d on partition %d", c.Group, c.From, c.To, c.Partition.Index)
+			}
 			w.note("council", "resets %s", t.name)
 			for _, l := range t.ledgers {
 				l.begin(now.Reset)
@@ -240,7 +257,7 @@ func (w *World) groupsDecided(before, after *cluster.Snapshot, change *cluster.C
 			if p.Floor < l.floor && now.Reset == was.Reset {
 				w.fail("floor-stays", "%s, partition %d: the floor goes from %d back to %d", t.name, part, l.floor, p.Floor)
 			}
-			if p.Floor > w.truth[part].hw {
+			if p.Floor > w.truth[part].hw && after.Topics[topicName].Partitions[part].Unclamped == 0 {
 				w.fail("floor-is-committed", "%s, partition %d: the floor is %d, and the high watermark %d", t.name, part, p.Floor, w.truth[part].hw)
 			}
 			l.floor = p.Floor

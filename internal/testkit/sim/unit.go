@@ -71,7 +71,7 @@ func (u *unit) load() {
 		again()
 		return
 	}
-	if _, err := h.replica.Bounds(); err != nil {
+	if _, err := h.replica.Bounds(); err != nil || b.snapshot.Topics[topicName].Partitions[u.part].Unclamped != 0 {
 		again()
 		return
 	}

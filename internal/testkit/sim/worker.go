@@ -203,7 +203,7 @@ func (k *worker) fenced(life, part int, err error) {
 	}
 	// Whoever does not own a partition is told the same of that partition alone.
 	if g := k.w.routes().Groups[topicID()].Get(k.team.name); g != nil {
-		if m, ok := g.Member(k.name); ok && m.Epoch >= k.epoch {
+		if m, ok := g.Member(k.name); ok && m.Epoch == k.epoch {
 			return
 		}
 	}
@@ -258,7 +258,7 @@ func (k *worker) settle(j job) {
 		reset := u.group.Reset
 		u.settles(by, of, func(stale []rpc.Stale, err error) {
 			if acks && err == nil && len(stale) == 0 {
-				k.team.told(j.part, j.o, reset)
+				k.team.told(j, reset)
 			}
 			if len(of.Extend) > 0 && err == nil && len(stale) == 0 && k.life(j.part) == life {
 				k.team.extends(k, j.part, j.o)
@@ -323,7 +323,9 @@ func (w *World) resets() {
 	t := w.teams[w.rng.IntN(len(w.teams))]
 	r := &cluster.GroupReset{Group: t.id, Force: true}
 	for i := range w.truth {
-		r.Starts = append(r.Starts, cluster.Position{Partition: ident.Index(i), Offset: ident.Offset(w.rng.Int64N(int64(w.truth[i].hw) + 1))})
+		r.Starts = append(r.Starts, cluster.Position{
+			Partition: ident.Index(i), Offset: ident.Offset(w.rng.Int64N(int64(w.truth[i].hw) + 1)), Epoch: w.council.partition(i).LeaderEpoch,
+		})
 	}
 	w.council.propose(w.edge, cluster.Change{GroupReset: r}, func(cluster.Answer, error) {})
 }
