@@ -590,6 +590,47 @@ func TestRetentionComesFirst(t *testing.T) {
 	})
 }
 
+// Nobody moves the floor of a group without members, and what is told of it is true all the
+// same: it stands at the log's start, and what it lost by retention is said. Whoever joins
+// begins there.
+func TestRetentionOvertakesAGroupWithoutMembers(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		for range 10 {
+			s.log.Append(ref, "a")
+		}
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 4, 0, "0/1", "1/1", "2/1", "3/1")
+		b.acks(t, ref, m, 0, 1, 3)
+		s.lapse(g, "m1", "")
+		s.log.Retain(ref, 6)
+		stands := func() rpc.GroupStanding {
+			all, err := b.Standings(t.Context(), rpc.StandingsOf{Groups: []ident.GroupID{g.ID}, Partitions: []ident.Partition{ref}})
+			if err != nil || len(all) != 1 {
+				t.Fatal(all, err)
+			}
+			return all[0]
+		}
+		want := rpc.GroupStanding{Group: g.ID, Partition: ref, Committed: 6, End: 10, Lag: 4, Expired: 3}
+		if got := stands(); got != want {
+			t.Fatalf("%+v", got)
+		}
+		for _, o := range []ident.Offset{2, 5} {
+			if st, err := b.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref, Offset: o}); err != nil || st[0].State != rpc.Expired {
+				t.Error(st, err)
+			}
+		}
+		m = s.join(g, "m2")
+		b.takes(t, ref, m, 1, time.Minute, "6/1")
+		want.InFlight, want.Oldest = 1, time.UnixMilli(7)
+		if got := stands(); got != want {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
 // An answer holds no more than was asked for, but one record however large; what does not
 // go in is no delivery.
 func TestAnswersAreBounded(t *testing.T) {

@@ -60,7 +60,8 @@ type Machine struct {
 	token     Token
 	answers   []Answer
 	redeliver int64
-	ranOut    int // leases, since that was asked
+	overtaken int64 // records that retention took before they were done, since the group's start
+	ranOut    int   // leases, since that was asked
 }
 
 // Token stands for a Settle call that waits for a commit.
@@ -83,7 +84,7 @@ func Begin(now time.Time, cfg Config, g *cluster.Group, p cluster.GroupProgress,
 		skipped: append(spans(nil), p.Skipped...), dead: append(spans(nil), p.Dead...), expired: append(spans(nil), p.Expired...),
 		hands: map[string]*hand{}, waits: map[Token]*wait{},
 	}
-	m.commits.sequence = p.Sequence
+	m.commits.sequence, m.overtaken = p.Sequence, p.Lost
 	m.remember(&p)
 	m.skip()
 	if !cfg.Alone.IsZero() {

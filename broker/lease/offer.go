@@ -116,9 +116,11 @@ func (m *Machine) expire(start ident.Offset) {
 				m.hold = max(m.hold, e.until)
 			}
 		}
+		m.overtaken++
 		m.finish(s, gone(e.offset))
 	}
 	if m.read < start {
+		m.overtaken += int64(start-m.read) - m.known.within(m.read, start) - int64(len(m.window.asideWithin(m.read, start)))
 		m.read = start
 		m.skip()
 		for o := range m.counts {

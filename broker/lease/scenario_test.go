@@ -252,7 +252,11 @@ func (s *stage) act(f []string) string {
 		return "none\n"
 	case "show":
 		st := s.m.Standing(s.now)
-		return fmt.Sprintf("floor %d of %d, lag %d, in flight %d, redelivered %d, dead %d, paused %v\n", st.Committed, st.End, st.Lag, st.InFlight, st.Redelivered, st.Dead, st.Paused)
+		out := fmt.Sprintf("floor %d of %d, lag %d, in flight %d, redelivered %d, dead %d, paused %v", st.Committed, st.End, st.Lag, st.InFlight, st.Redelivered, st.Dead, st.Paused)
+		if st.Expired > 0 {
+			out += fmt.Sprintf(", expired %d", st.Expired)
+		}
+		return out + "\n"
 	case "status":
 		st := s.m.Status(s.now, s.offset(f[1]))
 		return strings.TrimSpace(fmt.Sprintf("%s, delivery %d %s", st.State, st.Delivery, st.Member)) + "\n"

@@ -11,7 +11,7 @@ import (
 func (m *Machine) Standing(now time.Time) rpc.GroupStanding {
 	m.tick(now)
 	s := rpc.GroupStanding{
-		Group: m.group.ID, Committed: m.Floor(), End: m.high, Redelivered: m.redeliver, Paused: m.Paused(),
+		Group: m.group.ID, Committed: m.Floor(), End: m.high, Redelivered: m.redeliver, Expired: m.overtaken, Paused: m.Paused(),
 		Lag: int64(max(0, m.high-m.read)) - m.known.within(m.read, m.high),
 	}
 	for _, d := range m.dead {

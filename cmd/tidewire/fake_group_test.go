@@ -114,10 +114,10 @@ func (g *fakeGroup) describe(t *fakeTopic) map[string]any {
 		}
 		part := map[string]any{
 			"partition": i, "member": g.member, "committed": done, "in_flight": len(g.leased), "end": len(log), "lag": len(log) - done,
-			"oldest_unacked": nil, "redelivered": 0, "dead": len(g.dead),
+			"oldest_unacked": nil, "redelivered": 0, "dead": len(g.dead), "expired": 0,
 		}
 		if t.name == "lost" { // nobody leads it
-			for _, k := range []string{"committed", "in_flight", "end", "lag", "redelivered", "dead"} {
+			for _, k := range []string{"committed", "in_flight", "end", "lag", "redelivered", "dead", "expired"} {
 				part[k] = nil
 			}
 		}

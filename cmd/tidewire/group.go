@@ -102,14 +102,14 @@ func describeGroup(r *remote, g client.Group) error {
 		}
 	}
 	fmt.Fprintln(r.out)
-	table := [][]string{{"PARTITION", "MEMBER", "COMMITTED", "IN FLIGHT", "END", "LAG", "OLDEST", "REDELIVERED", "DEAD"}}
+	table := [][]string{{"PARTITION", "MEMBER", "COMMITTED", "IN FLIGHT", "END", "LAG", "OLDEST", "REDELIVERED", "DEAD", "EXPIRED"}}
 	for _, p := range g.Partitions {
 		oldest := ""
 		if p.OldestUnacked != nil {
 			oldest = *p.OldestUnacked
 		}
 		table = append(table, []string{
-			strconv.FormatUint(uint64(p.Partition), 10), p.Member, place(p.Committed), place(p.InFlight), place(p.End), place(p.Lag), oldest, place(p.Redelivered), place(p.Dead),
+			strconv.FormatUint(uint64(p.Partition), 10), p.Member, place(p.Committed), place(p.InFlight), place(p.End), place(p.Lag), oldest, place(p.Redelivered), place(p.Dead), place(p.Expired),
 		})
 	}
 	return rows(r.out, table)

@@ -101,7 +101,7 @@ func (i *groupImage) check(t *cluster.Topic, index uint64) error {
 // stand still below what is done.
 func checkProgress(p *cluster.Progress) error {
 	switch {
-	case p.Start < 0 || p.Floor < p.Start || p.Floor > maxOffset || p.Sequence < 0:
+	case p.Start < 0 || p.Floor < p.Start || p.Floor > maxOffset || p.Sequence < 0 || p.Lost < 0:
 		return errors.New("a start or floor that cannot be")
 	case !formed(p.Done) || !formed(p.Dead) || !formed(p.Skipped) || !formed(p.Expired):
 		return errors.New("spans that are out of order")

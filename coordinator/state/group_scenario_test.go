@@ -251,6 +251,9 @@ func (s *stage) showProgress(ref string) string {
 		}
 		p := got[0]
 		out += fmt.Sprintf("  %d floor %d", p.Partition, p.Floor)
+		if p.Lost > 0 {
+			out += fmt.Sprintf(", %d lost", p.Lost)
+		}
 		for _, list := range []struct {
 			word  string
 			spans []cluster.Span

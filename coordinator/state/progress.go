@@ -39,7 +39,7 @@ func moved(p cluster.Progress, to ident.Offset) cluster.Progress {
 		passed := less([]cluster.Span{{From: p.Floor, To: to}}, union(p.Done, p.Dead, p.Expired, dying(p.Intents)))
 		p.Skipped = bounded(union(p.Skipped, passed))
 	}
-	p.Start, p.Floor = to, to
+	p.Start, p.Floor, p.Lost = to, to, 0
 	p.Done, p.Counts = nil, nil
 	return p
 }
@@ -95,7 +95,10 @@ func merge(p cluster.Progress, c *cluster.CommitOf) (cluster.Progress, bool) {
 	}
 	// What is dead, or on its way there, is not done as well, whoever says so late.
 	p.Done = less(less(union(p.Done, from(union(c.Done), p.Floor)), p.Dead), dying(p.Intents))
-	p.Floor = max(p.Floor, c.Start)
+	if c.Start > p.Floor {
+		p.Lost += size(less([]cluster.Span{{From: p.Floor, To: c.Start}}, union(p.Done, p.Dead, dying(p.Intents))))
+		p.Floor = c.Start
+	}
 	for _, s := range union(p.Done, from(p.Dead, p.Floor)) {
 		if s.From > p.Floor {
 			break

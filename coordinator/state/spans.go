@@ -93,4 +93,12 @@ func holds(set []cluster.Span, o ident.Offset) bool {
 	return found || i > 0 && set[i-1].To > o
 }
 
+// size is how many offsets a set holds.
+func size(set []cluster.Span) (n int64) {
+	for _, s := range set {
+		n += int64(s.To - s.From)
+	}
+	return n
+}
+
 func single(o ident.Offset) cluster.Span { return cluster.Span{From: o, To: o + 1} }

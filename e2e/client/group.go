@@ -78,6 +78,7 @@ type GroupPartition struct {
 	OldestUnacked *string `json:"oldest_unacked"`
 	Redelivered   *int64  `json:"redelivered"`
 	Dead          *int64  `json:"dead"`
+	Expired       *int64  `json:"expired"`
 }
 
 // RecordStatus is what became of a record in one group.

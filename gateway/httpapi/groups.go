@@ -186,7 +186,7 @@ func standings(v group.View, stand map[ident.Index]rpc.GroupStanding) []byte {
 		for _, n := range []struct {
 			name  string
 			value int64
-		}{{"committed", int64(s.Committed)}, {"in_flight", int64(s.InFlight)}, {"end", int64(s.End)}, {"lag", s.Lag}, {"redelivered", s.Redelivered}, {"dead", s.Dead}} {
+		}{{"committed", int64(s.Committed)}, {"in_flight", int64(s.InFlight)}, {"end", int64(s.End)}, {"lag", s.Lag}, {"redelivered", s.Redelivered}, {"dead", s.Dead}, {"expired", s.Expired}} {
 			if known {
 				l.Int(n.name, n.value)
 			} else {

@@ -106,7 +106,7 @@ func TestAGroupOverHTTP(t *testing.T) {
 	}
 	d := n.want(200, "GET", "/groups/orders/g", "").json(t)
 	p := d["partitions"].([]any)[0].(map[string]any)
-	for name, want := range map[string]any{"partition": 0.0, "member": "w1", "committed": 1.0, "in_flight": 2.0, "end": 4.0, "lag": 2.0, "redelivered": 1.0, "dead": 1.0, "paused": false} {
+	for name, want := range map[string]any{"partition": 0.0, "member": "w1", "committed": 1.0, "in_flight": 2.0, "end": 4.0, "lag": 2.0, "redelivered": 1.0, "dead": 1.0, "expired": 0.0, "paused": false} {
 		if p[name] != want {
 			t.Errorf("%s is %v, want %v", name, p[name], want)
 		}

@@ -113,6 +113,8 @@ type Progress struct {
 	Counts    []Count      `json:",omitempty"` // of records that are not done, by offset
 	Intents   []Intent     `json:",omitempty"` // by sequence
 	Sequence  int64        // of the next intent
+	// Lost is how many offsets retention took before they were done with, since Start.
+	Lost int64 `json:",omitempty"`
 	// Dead, Skipped and Expired are what did not end as processed, as far as the log
 	// still holds it: ascending, apart from one another.
 	Dead    []Span `json:",omitempty"`

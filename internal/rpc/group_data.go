@@ -141,6 +141,7 @@ type GroupStanding struct {
 	Oldest      time.Time
 	Redelivered int64 // leases given from the second on, since this leader leads
 	Dead        int64 // records that are dead, of those that the log still holds
+	Expired     int64 // offsets that retention took before they were done, since the group's start
 	Paused      bool  // too many unfinished records: nothing new is read
 }
 

@@ -163,7 +163,7 @@ func TestABrokenSettle(t *testing.T) {
 func TestStandings(t *testing.T) {
 	var got StandingsOf
 	answer := []GroupStanding{
-		{group, topic, 4, 90, 3, 80, time.UnixMilli(1234), 7, 2, true},
+		{group, topic, 4, 90, 3, 80, time.UnixMilli(1234), 7, 2, 9, true},
 		{Group: ident.GroupID{6}, Partition: other},
 	}
 	b := &broker{standings: func(s StandingsOf) ([]GroupStanding, error) { got = s; return answer, nil }}

@@ -92,7 +92,7 @@ func (r *Peer) Standings(ctx context.Context, s StandingsOf) ([]GroupStanding, e
 	for i, it := range a.Items {
 		of := GroupStanding{
 			Committed: ident.Offset(it.Committed), End: ident.Offset(it.End), InFlight: int(it.InFlight), Lag: it.Lag,
-			Redelivered: it.Redelivered, Dead: it.Dead, Paused: it.Paused,
+			Redelivered: it.Redelivered, Dead: it.Dead, Expired: it.Expired, Paused: it.Paused,
 		}
 		if it.OldestMs != 0 {
 			of.Oldest = time.UnixMilli(it.OldestMs)

@@ -133,7 +133,7 @@ func (v brokerService) Standings(ctx context.Context, r *tidewirepb.StandingsReq
 		s := &standings[i]
 		it := &tidewirepb.StandingsResponse_Item{
 			Group: s.Group[:], Partition: partitionMessage(s.Partition), Committed: int64(s.Committed), End: int64(s.End), InFlight: uint32(s.InFlight),
-			Lag: s.Lag, Redelivered: s.Redelivered, Dead: s.Dead, Paused: s.Paused,
+			Lag: s.Lag, Redelivered: s.Redelivered, Dead: s.Dead, Expired: s.Expired, Paused: s.Paused,
 		}
 		if !s.Oldest.IsZero() {
 			it.OldestMs = Clock(s.Oldest)

@@ -3955,6 +3955,7 @@ type StandingsResponse_Item struct {
 	Redelivered   int64                  `protobuf:"varint,8,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
 	Dead          int64                  `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
 	Paused        bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
+	Expired       int64                  `protobuf:"varint,11,opt,name=expired,proto3" json:"expired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4057,6 +4058,13 @@ func (x *StandingsResponse_Item) GetPaused() bool {
 		return x.Paused
 	}
 	return false
+}
+
+func (x *StandingsResponse_Item) GetExpired() int64 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
 }
 
 type RecordStatusResponse_Item struct {
@@ -4374,9 +4382,9 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x06groups\x18\x02 \x03(\fR\x06groups\x126\n" +
 	"\n" +
 	"partitions\x18\x03 \x03(\v2\x16.tidewire.v1.PartitionR\n" +
-	"partitions\"\xed\x02\n" +
+	"partitions\"\x87\x03\n" +
 	"\x11StandingsResponse\x129\n" +
-	"\x05items\x18\x01 \x03(\v2#.tidewire.v1.StandingsResponse.ItemR\x05items\x1a\x9c\x02\n" +
+	"\x05items\x18\x01 \x03(\v2#.tidewire.v1.StandingsResponse.ItemR\x05items\x1a\xb6\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x124\n" +
 	"\tpartition\x18\x02 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x1c\n" +
@@ -4388,7 +4396,8 @@ const file_tidewire_proto_rawDesc = "" +
 	"\vredelivered\x18\b \x01(\x03R\vredelivered\x12\x12\n" +
 	"\x04dead\x18\t \x01(\x03R\x04dead\x12\x16\n" +
 	"\x06paused\x18\n" +
-	" \x01(\bR\x06paused\"y\n" +
+	" \x01(\bR\x06paused\x12\x18\n" +
+	"\aexpired\x18\v \x01(\x03R\aexpired\"y\n" +
 	"\x13RecordStatusRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
 	"\tpartition\x18\x02 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x16\n" +

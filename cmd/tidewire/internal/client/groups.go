@@ -42,6 +42,7 @@ type GroupPartition struct {
 	OldestUnacked *string `json:"oldest_unacked"`
 	Redelivered   *int64  `json:"redelivered"`
 	Dead          *int64  `json:"dead"`
+	Expired       *int64  `json:"expired"`
 }
 
 // Group is a group's description.
