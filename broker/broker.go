@@ -205,6 +205,10 @@ func (b *Broker) Standings(ctx context.Context, s rpc.StandingsOf) ([]rpc.GroupS
 	return b.groups.Standings(ctx, s)
 }
 
+// Paused are groups that are given nothing new on partitions that this node leads, because
+// too many records are not done.
+func (b *Broker) Paused() []groups.Pause { return b.groups.Paused() }
+
 // RecordStatus says what became of a record in every group of its topic.
 func (b *Broker) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.RecordStatus, error) {
 	return b.groups.RecordStatus(ctx, s)

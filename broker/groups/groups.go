@@ -65,6 +65,7 @@ type Groups struct {
 	timers   schedule[*unit]
 	letters  undertaker
 	tasks    tasks
+	paused   pauses
 	turn     atomic.Uint32 // of partitions, from Take to Take
 
 	mu       sync.Mutex        // before the one of a post, and that before the one of a unit

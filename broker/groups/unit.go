@@ -32,6 +32,7 @@ type unit struct {
 	group    *cluster.Group
 	m        *lease.Machine // nil: its progress has yet to be read
 	begun    bool           // there was a machine before
+	pauses   bool           // too many records are not done
 	moved    bool           // the group was moved to other offsets while this unit was there
 	err      error          // why it is over
 	loaded   chan struct{}  // closed when there is a machine, or it is over
@@ -152,6 +153,7 @@ func (u *unit) endLocked(why error) {
 		return
 	}
 	u.err = why
+	u.pausesLocked(false)
 	if u.m == nil {
 		close(u.loaded)
 	} else {
@@ -184,6 +186,7 @@ func (u *unit) afterLocked(now time.Time) {
 	g := u.post.g
 	u.answerLocked()
 	g.metrics.timeouts.Add(float64(u.m.RanOut()))
+	u.pausesLocked(u.m.Paused())
 	if u.m.Over() { // by a commit, or by a change of the group
 		u.m, u.loaded = nil, make(chan struct{})
 		g.timers.set(&u.deadline, time.Time{})

@@ -15,7 +15,7 @@ func newAlerts(p process) *cobra.Command {
 		Short: "List what needs somebody, and what lately did",
 		Long: `Alerts lists what the node that is asked has found of the whole cluster: nodes that are
 down, partitions with too few replicas, replicas that lag or are damaged, disks that
-fill up. Each says since when and what to do. Those that fire come first, then those
+fill up, groups that get nothing new because too much is not acknowledged. Each says since when and what to do. Those that fire come first, then those
 that resolved in the last hour.`,
 		Example: `  tidewire alerts
   tidewire alerts --firing --output json | jq -r .advice`,

@@ -11,6 +11,7 @@ import (
 	"tidewire/broker/storage"
 	"tidewire/gateway"
 	"tidewire/gateway/access"
+	"tidewire/gateway/alert"
 	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/internal/boot"
@@ -83,6 +84,16 @@ func (n *node) harmed() []ident.Partition {
 	return all
 }
 
+// paused are the groups that get nothing new of partitions that this node leads.
+func (n *node) paused() (all []alert.Pause) {
+	if n.broker != nil {
+		for _, p := range n.broker.Paused() {
+			all = append(all, alert.Pause(p))
+		}
+	}
+	return all
+}
+
 func (n *node) openGateway(context.Context) error {
 	if n.http == nil {
 		n.rpc.Node(&census.Backend{Own: n.about(), Clients: connection.New()}) // it has none
@@ -110,7 +121,7 @@ func (n *node) about() func() census.Figures {
 	return func() census.Figures {
 		return census.Figures{
 			ID: n.id, Started: began, Disk: census.Disk{Used: disk.Used(), Free: disk.Free(), Least: n.cfg.MinFreeBytes},
-			CoordinatorLeader: n.leader(), Suspects: n.suspects(), Corrupt: n.harmed(), FeedAge: n.director.Age(),
+			CoordinatorLeader: n.leader(), Suspects: n.suspects(), Corrupt: n.harmed(), Paused: n.paused(), FeedAge: n.director.Age(),
 		}
 	}
 }

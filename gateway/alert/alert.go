@@ -17,11 +17,12 @@ const (
 	ReplicaLag      = "replica-lag"
 	CorruptReplica  = "corrupt-replica"
 	DiskSpace       = "disk-space"
+	GroupPaused     = "group-paused"
 )
 
 // Names of all alerts.
 func Names() []string {
-	return []string{NodeDown, UnderReplicated, ReplicaLag, CorruptReplica, DiskSpace}
+	return []string{NodeDown, UnderReplicated, ReplicaLag, CorruptReplica, DiskSpace, GroupPaused}
 }
 
 // rule is how long a condition has to hold before its alert fires, and how long
@@ -34,6 +35,7 @@ var rules = map[string]rule{
 	ReplicaLag:      {time.Second, time.Second},
 	CorruptReplica:  {0, time.Second},
 	DiskSpace:       {0, 5 * time.Second},
+	GroupPaused:     {5 * time.Second, 3 * time.Second}, // a busy one pauses now and then and goes on
 }
 
 const (
@@ -53,6 +55,14 @@ type Report struct {
 	Free    int64 // bytes on the data disk
 	Least   int64 // below which it takes no records; 0: unknown
 	Corrupt []ident.Partition
+	Paused  []Pause
+}
+
+// Pause is a group that is given nothing new on a partition, because too many records are
+// not done, as the partition's leader says.
+type Pause struct {
+	Partition ident.Partition
+	Group     string
 }
 
 // Input is what is known at one moment.
@@ -74,6 +84,7 @@ type Alert struct {
 	Topic     string    // empty: of none
 	Partition ident.Index
 	Node      ident.NodeID // zero: of none
+	Group     string       // of the topic; empty: of none
 	Detail    string
 	Advice    string
 }
@@ -83,6 +94,7 @@ type key struct {
 	alert string
 	part  ident.Partition
 	node  ident.NodeID
+	group string
 }
 
 // entry is an alert and how long it has been what it is.
@@ -120,7 +132,7 @@ func (m *Machine) Observe(now time.Time, in Input) (next time.Time) {
 			m.entries[k] = e
 		}
 		e.over = time.Time{}
-		e.Topic, e.Partition, e.Node, e.Detail, e.Advice = c.topic, k.part.Index, k.node, c.detail, c.advice
+		e.Topic, e.Partition, e.Node, e.Group, e.Detail, e.Advice = c.topic, k.part.Index, k.node, k.group, c.detail, c.advice
 		switch fires := e.Since.Add(max(rules[k.alert].fire, c.patience)); {
 		case e.fired:
 		case now.Before(fires):
@@ -172,7 +184,7 @@ func (m *Machine) List() []Alert {
 			return 1
 		}
 		return cmp.Or(b.Until.Compare(a.Until), b.Since.Compare(a.Since), strings.Compare(a.Alert, b.Alert),
-			strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(a.Node.String(), b.Node.String()))
+			strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), strings.Compare(a.Group, b.Group), strings.Compare(a.Node.String(), b.Node.String()))
 	})
 	return out
 }

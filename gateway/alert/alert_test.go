@@ -55,6 +55,9 @@ func (c *scene) says(seconds int, want string) {
 		if a.Topic != "" {
 			text += fmt.Sprintf(" %s/%d", a.Topic, a.Partition)
 		}
+		if a.Group != "" {
+			text += " " + a.Group
+		}
 		if a.Node != (ident.NodeID{}) {
 			text += " " + c.s.Nodes[a.Node].Name
 		}
@@ -218,4 +221,35 @@ func TestAlertsAreBounded(t *testing.T) {
 	if n := len(c.m.List()); n != mostResolved {
 		t.Errorf("%d alerts are told of", n)
 	}
+}
+
+// A group that pauses for a moment is busy; one that stays so needs somebody. Its leader
+// says so, and nobody else: one that leads no more knows nothing.
+func TestAGroupThatGetsNothingNew(t *testing.T) {
+	c := newScene(t)
+	c.s.Groups = map[ident.TopicID]*cluster.GroupTable{{1}: (*cluster.GroupTable)(nil).With(&cluster.Group{Topic: ident.TopicID{1}, Name: "billing"})}
+	pauses := func(on int, groups ...string) {
+		r := Report{Free: 10 << 30}
+		for _, g := range groups {
+			r.Paused = append(r.Paused, Pause{ident.Partition{Topic: ident.TopicID{1}}, g})
+		}
+		c.reports[nodes[on]] = r
+	}
+	pauses(0, "billing", "deleted")
+	c.says(3, "")
+	pauses(0)
+	c.says(1, "")
+	pauses(0, "billing")
+	c.says(5, "")
+	c.says(1, "group-paused orders/0 billing")
+	c.part.Leader = nodes[1] // and it is taken over as it is
+	pauses(1, "billing")
+	pauses(0)
+	c.says(9, "group-paused orders/0 billing")
+	delete(c.reports, nodes[1])
+	c.says(9, "group-paused orders/0 billing")
+	pauses(1)
+	pauses(0, "billing") // as it knew
+	c.says(3, "group-paused orders/0 billing")
+	c.says(1, "group-paused orders/0 billing resolved")
 }

@@ -67,7 +67,36 @@ func conditions(in Input) map[key]condition {
 			}
 		}
 	}
+	for id, r := range in.Reports {
+		paused(out, s, id, r.Paused)
+	}
 	return out
+}
+
+// paused takes in what a node says of groups on partitions that it leads.
+func paused(out map[key]condition, s *cluster.Snapshot, id ident.NodeID, all []Pause) {
+	for _, pause := range all {
+		ref := pause.Partition
+		t := s.ByID[ref.Topic]
+		if t == nil || leader(s, ref) != id || s.Groups[ref.Topic].Get(pause.Group) == nil {
+			continue
+		}
+		out[key{alert: GroupPaused, part: ref, group: pause.Group}] = condition{
+			topic:  t.Name,
+			detail: fmt.Sprintf("group %s gets nothing new of partition %d of topic %s: %d records of it are not done", pause.Group, ref.Index, t.Name, cluster.MaxUnfinished),
+			advice: "One of the earliest of them is not acknowledged, or its retries wait: GET /groups/{topic}/{group} tells committed and oldest_unacked. Acknowledge, nack or reject it, or add members.",
+		}
+	}
+}
+
+// leader of a partition; zero: nobody.
+func leader(s *cluster.Snapshot, ref ident.Partition) ident.NodeID {
+	if t := s.ByID[ref.Topic]; t != nil {
+		if p, ok := t.Partition(ref.Index); ok {
+			return p.Leader
+		}
+	}
+	return ident.NodeID{}
 }
 
 // wanted is how many replicas of a partition should be in sync: as many as it is to have,
@@ -106,6 +135,10 @@ func down(in Input, n *cluster.Node) (condition, bool) {
 // unsure reports that nobody knows whether a condition still holds, or that a
 // figure lies between two bounds: what was said of it stands.
 func unsure(in Input, k key) bool {
+	if k.alert == GroupPaused { // who leads and does not answer may see it still
+		_, said := in.Reports[leader(in.Snapshot, k.part)]
+		return !said && in.Snapshot.Groups[k.part.Topic].Get(k.group) != nil
+	}
 	if in.Snapshot.Nodes[k.node] == nil {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/gateway/alert"
 	"tidewire/gateway/connection"
 	"tidewire/internal/ident"
 )
@@ -26,6 +27,8 @@ type Figures struct {
 	Suspects []ident.NodeID `json:",omitempty"`
 	// Corrupt are the partitions whose replica on this node is damaged.
 	Corrupt []ident.Partition `json:",omitempty"`
+	// Paused are groups that get nothing new of partitions that this node leads.
+	Paused []alert.Pause `json:",omitempty"`
 	// FeedAge is how long ago the node heard a coordinator that hears the one that leads.
 	FeedAge time.Duration `json:",omitempty"`
 }

@@ -39,7 +39,7 @@ type report struct {
 }
 
 func reportOf(f Figures, now time.Time) report {
-	return report{alert.Report{Free: f.Disk.Free, Least: f.Disk.Least, Corrupt: f.Corrupt}, now.Add(-f.FeedAge)}
+	return report{alert.Report{Free: f.Disk.Free, Least: f.Disk.Least, Corrupt: f.Corrupt, Paused: f.Paused}, now.Add(-f.FeedAge)}
 }
 
 // Run looks at the other nodes and evaluates alerts until ctx ends.

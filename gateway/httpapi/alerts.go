@@ -32,6 +32,9 @@ func (a *API) listAlerts(w http.ResponseWriter, r *http.Request) error {
 		if x.Topic != "" {
 			l.Str("topic", x.Topic).Int("partition", int64(x.Partition))
 		}
+		if x.Group != "" {
+			l.Str("group", x.Group)
+		}
 		if x.Node != (ident.NodeID{}) {
 			l.Str("node", names.of(x.Node))
 		}
