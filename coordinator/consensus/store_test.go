@@ -145,14 +145,15 @@ func TestAFullDiskDoesNotHoldUpTheEnd(t *testing.T) {
 
 func TestChangedBytesAreNeverRead(t *testing.T) {
 	s, d, failed := testStore(t)
-	if err := s.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte("who")}); err != nil {
+	who := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte("who")}
+	if err := s.StoreLogs([]*raft.Log{who, {Index: 2, Term: 1}}); err != nil { // the last one is not read
 		t.Fatal(err)
 	}
 	var l raft.Log
 	if err := s.GetLog(1, &l); err != nil || string(l.Data) != "who" {
 		t.Fatal(l, err)
 	}
-	if err := s.GetLog(2, &l); !errors.Is(err, raft.ErrLogNotFound) || *failed != nil {
+	if err := s.GetLog(3, &l); !errors.Is(err, raft.ErrLogNotFound) || *failed != nil {
 		t.Fatal(err, *failed)
 	}
 	if err := d.InmemStore.GetLog(1, &l); err != nil {
@@ -237,4 +238,56 @@ func TestAFullDiskIsRefusedBeforeItBites(t *testing.T) {
 	if !strings.Contains(errFull.Error(), "full") || isFull(nil) || isFull(syscall.ENOSPC) || !isFull(noSpace) {
 		t.Fatal("what counts as a full disk has changed")
 	}
+}
+
+// counting counts what is read of a backing.
+type counting struct {
+	backing
+	reads int
+}
+
+func (c *counting) GetLog(index uint64, l *raft.Log) error {
+	c.reads++
+	return c.backing.GetLog(index, l)
+}
+
+// An idle leader asks for the last entry all the time. It is not read for that, and is
+// what was kept, also after a cut.
+func TestTheLastEntryIsNotReadAgainAndAgain(t *testing.T) {
+	m, err := openMark(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &counting{backing: &disk{InmemStore: raft.NewInmemStore()}}
+	s := newStore(b, m, func(err error) { t.Error(err) })
+	keep := func(term uint64, indexes ...uint64) {
+		t.Helper()
+		var logs []*raft.Log
+		for _, i := range indexes {
+			logs = append(logs, &raft.Log{Index: i, Term: term, Data: []byte{byte(term), byte(i)}})
+		}
+		if err := s.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(index, term uint64, reads int) {
+		t.Helper()
+		b.reads = 0
+		var l raft.Log
+		if err := s.GetLog(index, &l); err != nil || l.Index != index || l.Term != term || string(l.Data) != string([]byte{byte(term), byte(index)}) || b.reads != reads {
+			t.Fatalf("%+v, %v after %d reads", l, err, b.reads)
+		}
+	}
+	keep(1, 1, 2, 3)
+	holds(3, 1, 0)
+	holds(2, 1, 1)
+	if err := s.DeleteRange(3, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.GetLog(3, &raft.Log{}); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Fatal(err)
+	}
+	holds(2, 1, 1)
+	keep(2, 3)
+	holds(3, 2, 0)
 }
