@@ -36,8 +36,8 @@ type Config struct {
 	Store       *storage.Store
 	Coordinator Coordinator
 	Network     Network
-	Lease       func() bool   // whether this node is sure to count as alive
-	LeaseFor    time.Duration // how long a lease is, of every broker
+	Lease       func(acted uint64) bool // whether this node is sure to lead what it does by the snapshot of an index
+	LeaseFor    time.Duration           // how long a lease is, of every broker
 	// Renounce ends a life of this node; nil: nothing is repaired. See host.Config.
 	Renounce   func(life cluster.Life, why error)
 	Lag        time.Duration // replica_lag; 0: 2s

@@ -138,7 +138,7 @@ func run(t *testing.T, dir string, c *council) (b *Broker, stop func()) {
 		t.Fatal(err)
 	}
 	b = New(Config{
-		Node: self, Store: store, Coordinator: c, Network: alone{}, Lease: func() bool { return true }, LeaseFor: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Node: self, Store: store, Coordinator: c, Network: alone{}, Lease: func(uint64) bool { return true }, LeaseFor: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

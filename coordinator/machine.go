@@ -55,30 +55,43 @@ func (m *machine) Apply(index uint64, command []byte) (any, error) {
 }
 
 // progress tells how far groups have come, from the state at an index or a later one.
-func (m *machine) progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
+func (m *machine) progress(ctx context.Context, of cluster.ProgressOf) (got []cluster.GroupProgress, err error) {
+	err = m.from(ctx, of.After, func() { got = m.state.Progress(of.Partition, of.Groups) })
+	return got, err
+}
+
+// shown is the latest change that a snapshot shows, of all up to an index at least.
+func (m *machine) shown(ctx context.Context, after uint64) (index uint64, err error) {
+	err = m.from(ctx, after, func() { index = m.state.Shown() })
+	return index, err
+}
+
+// from looks at the state at an index or a later one.
+func (m *machine) from(ctx context.Context, after uint64, look func()) error {
 	for {
-		got, index, moved := m.progressNow(of)
-		if index >= of.After {
-			return got, nil
+		index, moved := m.fromNow(after, look)
+		if moved == nil {
+			return nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return nil, fault.New(fault.CoordinatorUnavailable, "this coordinator is at index %d and has not come to %d: %w", index, of.After, context.Cause(ctx)).After(time.Second)
+			return fault.New(fault.CoordinatorUnavailable, "this coordinator is at index %d and has not come to %d: %w", index, after, context.Cause(ctx)).After(time.Second)
 		}
 	}
 }
 
-func (m *machine) progressNow(of cluster.ProgressOf) (got []cluster.GroupProgress, index uint64, moved <-chan struct{}) {
+func (m *machine) fromNow(after uint64, look func()) (index uint64, moved <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if index = m.state.Index(); index >= of.After {
-		return m.state.Progress(of.Partition, of.Groups), index, nil
+	if index = m.state.Index(); index >= after {
+		look()
+		return index, nil
 	}
 	if m.moved == nil {
 		m.moved = make(chan struct{})
 	}
-	return nil, index, m.moved
+	return index, m.moved
 }
 
 func (m *machine) Capture() io.WriterTo {

@@ -77,6 +77,9 @@ func TestCommitsComeOutAsAnIndexNowAndThen(t *testing.T) {
 		if len(got) == 0 || <-got != nil {
 			t.Fatal("not answered")
 		}
+		if i, err := m.shown(t.Context(), index); err != nil || i != index-2 {
+			t.Errorf("commits alone have moved what is shown to %d: %v", i, err)
+		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := m.progress(short, cluster.ProgressOf{After: index + 1}); err == nil {

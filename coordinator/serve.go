@@ -60,7 +60,24 @@ func (c *Coordinator) ServeRenew(ctx context.Context, r cluster.Renewal) (cluste
 	if !granted {
 		return cluster.Lease{}, fault.New(fault.Fenced, "the life %d of node %s is over, or was never activated", r.Life.Epoch, r.Life.Node)
 	}
-	return cluster.Lease{For: c.cfg.Lease, Index: c.feed.Snapshot().Index, Leader: c.cfg.Node.ID, Suspects: rule.suspects()}, nil
+	index, err := c.decided(ctx)
+	if err != nil {
+		return cluster.Lease{}, err
+	}
+	return cluster.Lease{For: c.cfg.Lease, Index: index, Leader: c.cfg.Node.ID, Suspects: rule.suspects()}, nil
+}
+
+// decided is the latest change of a snapshot that anybody can have heard of by now, from
+// whichever coordinator: what is committed is applied here first, though others may have
+// been faster. It is for a leader that has just proved that it is one.
+func (c *Coordinator) decided(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, proofLimit)
+	defer cancel()
+	committed, err := c.node.Committed(ctx)
+	if err != nil {
+		return 0, fault.New(fault.CoordinatorUnavailable, "this coordinator cannot say what is decided: %w", err).After(tickEvery)
+	}
+	return c.machine.shown(ctx, committed)
 }
 
 // ServeReport takes a suspicion in.

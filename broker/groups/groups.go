@@ -47,8 +47,8 @@ type Config struct {
 	Coordinator Coordinator
 	Partitions  Partitions
 	Network     Network
-	Lease       func() bool         // whether this node is sure to count as alive
-	Life        func() cluster.Life // of this node
+	Lease       func(acted uint64) bool // whether this node is sure to lead what it does by the snapshot of an index
+	Life        func() cluster.Life     // of this node
 	// Handover is how long a leader of the past may believe that it still leads: as long
 	// as a broker's lease is.
 	Handover   time.Duration
@@ -157,8 +157,8 @@ func notLed(ref ident.Partition) error {
 
 // leased refuses what only a leader may do that is sure to be one.
 func (g *Groups) leased() error {
-	if g.cfg.Lease() {
+	if g.cfg.Lease(g.known().Index) {
 		return nil
 	}
-	return fault.New(fault.LeaderUnavailable, "this node's lease of a broker is over: it is not sure to lead")
+	return fault.New(fault.LeaderUnavailable, "this node's lease of a broker is over, or it has yet to hear what was decided since: it is not sure to lead")
 }

@@ -239,6 +239,44 @@ func TestAFormerLeaderTakesNothing(t *testing.T) {
 	})
 }
 
+// A leader whose lease is renewed, and that hears nothing of what is decided, leases nothing
+// from the first renewal on that knows more than it does.
+func TestALeaseThatIsNewerThanTheFeedLeasesNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref := topic.Ref(0)
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b", "c")
+		m := s.join(g, "m1")
+		former := s.nodes[n1]
+		renew := func() { // a coordinator that knows of everything grants the lease
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			former.mu.Lock()
+			defer former.mu.Unlock()
+			former.decided = s.snap.Index
+		}
+		renew()
+		former.takes(t, ref, m, 1, 0, "0/1")
+		former.mu.Lock()
+		former.deaf = true
+		former.mu.Unlock()
+		s.lead(ref, n2)
+		former.takes(t, ref, m, 1, 0, "1/1") // its lease is as old as what it knows
+		renew()
+		if leases, err := former.take(t, ref, m, 1, 0); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Errorf("leases %v, %v", leases, err)
+		}
+		if _, err := former.settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{0}}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		if _, err := former.RecordStatus(t.Context(), rpc.RecordStatusOf{Partition: ref}); !fault.Is(err, fault.LeaderUnavailable) {
+			t.Error(err)
+		}
+		s.nodes[n2].acks(t, ref, m, 0, 1)
+	})
+}
+
 // A member whose life is over, or that owns the partition no more, changes nothing.
 func TestAcknowledgementsOfZombies(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {

@@ -64,6 +64,7 @@ type node struct {
 	mu      sync.Mutex
 	index   uint64
 	unsure  bool                            // its lease is over
+	decided uint64                          // when its lease was granted
 	deaf    bool                            // it does not hear of changes
 	epochs  map[ident.Partition]ident.Epoch // as it knows them
 	reading func()                          // at each read, where it is not nil
@@ -108,7 +109,7 @@ func (s *stage) node(id ident.NodeID) *node {
 	n := &node{stage: s, id: id, epochs: map[ident.Partition]ident.Epoch{}}
 	n.Groups = New(Config{
 		Self: id, Coordinator: s, Partitions: n, Network: s, Handover: handover, Logger: slog.New(slog.DiscardHandler),
-		Lease: func() bool { n.mu.Lock(); defer n.mu.Unlock(); return !n.unsure },
+		Lease: func(acted uint64) bool { n.mu.Lock(); defer n.mu.Unlock(); return !n.unsure && acted >= n.decided },
 		Life:  func() cluster.Life { return cluster.Life{Node: id, Epoch: 1} },
 	})
 	s.nodes[id] = n

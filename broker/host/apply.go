@@ -96,7 +96,7 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 		h.cfg.Applied(s)
 	}
 	h.mu.Lock()
-	h.index = s.Index
+	h.index.Store(s.Index)
 	if h.acted != nil {
 		close(h.acted)
 		h.acted = nil
@@ -112,7 +112,7 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 func (h *Host) Reached(ctx context.Context, index uint64) error {
 	for {
 		h.mu.Lock()
-		if h.index >= index {
+		if h.index.Load() >= index {
 			h.mu.Unlock()
 			return nil
 		}
@@ -192,7 +192,7 @@ func (h *Host) open(t *cluster.Topic, part *cluster.Partition, ref ident.Partiti
 	}
 	r := replica.New(replica.Config{
 		Partition: ref, Topic: t.Name, Self: h.cfg.Node, Log: keeper{log}, Machine: machine, Rebuild: rebuild, Outlet: outlet{h},
-		Lease: h.cfg.Lease, Alive: h.alive, Now: time.Now, Lag: h.cfg.Lag, Logger: h.cfg.Logger,
+		Lease: func() bool { return h.cfg.Lease(h.index.Load()) }, Alive: h.alive, Now: time.Now, Lag: h.cfg.Lag, Logger: h.cfg.Logger,
 	})
 	log.SetSnapshotter(r.Snapshot)
 	return &held{replica: r, log: log, topic: t.Name}, nil

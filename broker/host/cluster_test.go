@@ -284,7 +284,7 @@ func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *brok
 	}
 	b := &broker{t: t, id: id, dir: dir, store: store, renounced: make(chan cluster.Life, 1)}
 	b.host = New(Config{
-		Node: id, Store: store, Coordinator: c, Network: w, Renounce: func(l cluster.Life, _ error) { b.renounced <- l }, Lease: func() bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Node: id, Store: store, Coordinator: c, Network: w, Renounce: func(l cluster.Life, _ error) { b.renounced <- l }, Lease: func(uint64) bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	s, err := c.Next(t.Context(), 0)
 	if err != nil {

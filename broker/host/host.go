@@ -34,7 +34,8 @@ type Config struct {
 	Store       *storage.Store
 	Coordinator Coordinator
 	Network     link.Network // to other brokers
-	Lease       func() bool  // whether this node is sure to count as alive
+	// Lease says whether this node is sure to lead what it does by the snapshot of an index.
+	Lease func(acted uint64) bool
 	// Renounce ends a life of this node, so that the next one begins: in its
 	// registration the coordinator hears what is damaged. nil: nothing is repaired.
 	Renounce   func(life cluster.Life, why error)
@@ -69,7 +70,7 @@ type Host struct {
 	mended   map[ident.Partition]time.Time // when; see Mended
 	all      atomic.Pointer[[]*replica.Replica]
 	snapshot *cluster.Snapshot // the newest that came
-	index    uint64            // of the one that was acted on
+	index    atomic.Uint64     // of the one that was acted on
 	acted    chan struct{}     // closed when that moves; nil: nobody waits
 }
 

@@ -62,7 +62,7 @@ func start(t *testing.T, dir string) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- store.Run(ctx) }()
-	n := &node{t: t, dir: dir, store: store, host: New(Config{Node: self, Store: store, Lease: func() bool { return true }, Logger: slog.New(slog.DiscardHandler)})}
+	n := &node{t: t, dir: dir, store: store, host: New(Config{Node: self, Store: store, Lease: func(uint64) bool { return true }, Logger: slog.New(slog.DiscardHandler)})}
 	n.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -37,9 +37,7 @@ func (h *Host) Run(ctx context.Context) error {
 const MetaIndex = "coordinator_index"
 
 func (h *Host) follow(ctx context.Context) error {
-	h.mu.RLock()
-	index := h.index
-	h.mu.RUnlock()
+	index := h.index.Load()
 	kept := time.Time{}
 	for {
 		s, err := h.cfg.Coordinator.Next(ctx, index)
@@ -61,9 +59,7 @@ func (h *Host) follow(ctx context.Context) error {
 
 // Remember notes the index of the newest snapshot that was acted on.
 func (h *Host) Remember() error {
-	h.mu.RLock()
-	index := h.index
-	h.mu.RUnlock()
+	index := h.index.Load()
 	err := h.cfg.Store.PutMeta(MetaIndex, fmt.Sprint(index))
 	if vfs.IsNoSpace(err) || vfs.IsNoFiles(err) {
 		// What is remembered is a lower bound, so an older one is right as well.

@@ -94,8 +94,7 @@ type Config struct {
 	// Rebuild makes the machine anew from the log, after a cut.
 	Rebuild func(partition.Rules) (*partition.Machine, error)
 	Outlet  Outlet
-	// Lease says whether this node is sure to be the one that the coordinator holds
-	// for alive.
+	// Lease says whether this node is sure to lead what the latest orders say it leads.
 	Lease func() bool
 	// Alive says whether a life is the one that the coordinator holds for alive.
 	Alive  func(cluster.Life) bool

@@ -26,7 +26,7 @@ const (
 func (n *node) prepare(context.Context) error {
 	if n.cfg.Has("broker") {
 		n.broker = broker.New(broker.Config{
-			Node: n.id, Store: n.store, Coordinator: n.director, Network: network{n.peers}, Lease: func() bool { return n.registration.Holds() },
+			Node: n.id, Store: n.store, Coordinator: n.director, Network: network{n.peers}, Lease: func(acted uint64) bool { return n.registration.Leads(acted) },
 			LeaseFor: n.cfg.BrokerLease,
 			Renounce: func(life cluster.Life, why error) { n.registration.Renounce(life, why) },
 			Lag:      n.cfg.ReplicaLag, Logger: n.log.With(obs.Component, "broker"), Registerer: n.registry,

@@ -513,3 +513,33 @@ func TestAJoinersFolderIsItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What is committed is told by commands alone, whatever raft writes between them: those
+// are what the machine comes to.
+func TestWhatIsCommittedIsTheLatestCommand(t *testing.T) {
+	g := three(t)
+	g.say(7)
+	var leader *member
+	g.lead("says what is committed", func(l *member) error {
+		leader = l
+		for range 3 {
+			if err := l.Barrier(t.Context()); err != nil {
+				return err
+			}
+		}
+		l.tape.mu.Lock()
+		at := l.tape.index
+		l.tape.mu.Unlock()
+		if got, err := l.Committed(t.Context()); err != nil || got != at || at > l.Status().Last-3 {
+			t.Errorf("entry %d of %d, %v; the machine is at %d", got, l.Status().Last, err, at)
+		}
+		return nil
+	})
+	if err := leader.end(); err != nil {
+		t.Fatal(err)
+	}
+	delete(g.all, leader.cfg.ID)
+	if _, err := leader.Committed(t.Context()); err == nil {
+		t.Error("a node that is closed knows what is committed")
+	}
+}

@@ -237,7 +237,8 @@ type Renewal struct{ Life Life }
 // at which its renewal was sent, by the clock of who sent it.
 type Lease struct {
 	For time.Duration
-	// Index is the newest Raft index that the coordinator has applied.
+	// Index is the latest change of a Snapshot that anybody can have heard of when the
+	// renewal came; see Leases.
 	Index uint64
 	// Leader is the coordinator that granted it, and Suspects the nodes whose lives
 	// it doubts at the moment: what GET /nodes/ tells on every node.

@@ -10,7 +10,8 @@
 //
 // A lease counts from the moment at which its renewal was sent, by this process's
 // monotonic clock: whoever granted it counts from later. Holds says whether there is one
-// now. Without one the life goes on, and what needs a lease waits.
+// now, and Leads whether there is one for who knows no more than a snapshot: another node
+// may lead by a later one. Without one the life goes on, and what needs a lease waits.
 //
 // A stop in good order declares its own life over, last of all: nobody waits for its
 // lease then.

@@ -67,9 +67,9 @@ type Registration struct {
 
 // standing is what is known of the life at hand. It never changes.
 type standing struct {
-	life  cluster.Life
-	lease cluster.Lease
-	until time.Time // the lease's end
+	life   cluster.Life
+	lease  cluster.Lease  // the latest
+	leases cluster.Leases // that count
 }
 
 // New does no I/O and starts nothing.
@@ -100,7 +100,15 @@ func (r *Registration) Begun() cluster.Life { return *r.begun.Load() }
 // Holds says whether this node has a lease at this moment.
 func (r *Registration) Holds() bool {
 	s := r.state.Load()
-	return s.life.Epoch != 0 && time.Now().Before(s.until)
+	return s.life.Epoch != 0 && time.Now().Before(s.leases.Until())
+}
+
+// Leads says whether this node, which has acted on the snapshot of an index and none after
+// it, is sure at this moment to lead what that says. It asks for more than Holds does: no
+// lease of a coordinator that knew more than the snapshot counts.
+func (r *Registration) Leads(acted uint64) bool {
+	s := r.state.Load()
+	return s.life.Epoch != 0 && time.Now().Before(s.leases.Leads(acted))
 }
 
 // Lease is the latest that was granted to the life at hand: it tells who leads the

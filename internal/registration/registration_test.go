@@ -24,15 +24,16 @@ var me = ident.NodeID{7}
 // scene is a coordinator and a data folder, and writes down what happens.
 type scene struct {
 	*feed.Feed
-	mu     sync.Mutex
-	log    []string
-	now    cluster.Snapshot
-	noted  ident.BrokerEpoch
-	down   bool          // nobody answers
-	slow   time.Duration // before a renewal is answered
-	refuse error         // of Register
-	lag    bool          // the feed does not follow
-	mute   bool          // nobody hears that it is activated
+	mu      sync.Mutex
+	log     []string
+	now     cluster.Snapshot
+	noted   ident.BrokerEpoch
+	down    bool          // nobody answers
+	slow    time.Duration // before a renewal is answered
+	refuse  error         // of Register
+	lag     bool          // the feed does not follow
+	decided uint64        // by the coordinator that grants leases
+	mute    bool          // nobody hears that it is activated
 }
 
 func newScene() *scene {
@@ -126,7 +127,7 @@ func (s *scene) Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, er
 	case n == nil || n.Life() != r.Life || n.Over():
 		return cluster.Lease{}, fault.New(fault.Fenced, "over")
 	}
-	return cluster.Lease{For: 2 * time.Second, Leader: me}, nil
+	return cluster.Lease{For: 2 * time.Second, Leader: me, Index: s.decided}, nil
 }
 
 func (s *scene) Noted() ident.BrokerEpoch {
@@ -278,6 +279,29 @@ func TestALeaseCountsFromItsSending(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		if !r.Holds() || r.Life().Epoch != 11 {
 			t.Fatal("no lease after the coordinator came back")
+		}
+		_ = end() // it was ended here
+	})
+}
+
+// Renewals alone, without the feed, keep a life and nothing that it led.
+func TestALeaseLeadsNothingThatItsCoordinatorKnewBetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		r, end := s.run(t, 0)
+		<-r.Registered()
+		time.Sleep(time.Second)
+		if !r.Leads(11) {
+			t.Fatal("a lease without news does not count")
+		}
+		s.set(func() { s.decided = 12 }) // it follows what others decide, and this node does not
+		time.Sleep(time.Second)
+		if !r.Leads(11) || !r.Leads(12) {
+			t.Fatal("a newer lease takes the older one away")
+		}
+		time.Sleep(time.Minute)
+		if r.Leads(11) || !r.Leads(12) || !r.Holds() {
+			t.Fatal("it leads by what is out of date")
 		}
 		_ = end() // it was ended here
 	})

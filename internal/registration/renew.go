@@ -37,11 +37,8 @@ func (r *Registration) again(ctx context.Context, life cluster.Life) error {
 	lease, err := r.cfg.Coordinator.Renew(limited, cluster.Renewal{Life: life})
 	switch {
 	case err == nil:
-		until := sent.Add(lease.For)
-		if old := r.state.Load(); old.until.After(until) {
-			until = old.until // an answer overtaken by a later one takes nothing away
-		}
-		r.state.Store(&standing{life: life, lease: lease, until: until})
+		leases := r.state.Load().leases.With(time.Now(), sent.Add(lease.For), lease.Index)
+		r.state.Store(&standing{life: life, lease: lease, leases: leases})
 		return nil
 	case fault.Is(err, fault.Fenced):
 		return fmt.Errorf("%w: %w", errOver, err)

@@ -28,9 +28,9 @@ type broker struct {
 	snapshot    *cluster.Snapshot
 	acted       bool // on a snapshot as new as its registration
 	self        cluster.Life
-	next        cluster.Life  // registered, and not acted on yet
-	reached     uint64        // the index of that registration
-	lease       time.Duration // until then it is sure to count as alive
+	next        cluster.Life // registered, and not acted on yet
+	reached     uint64       // the index of that registration
+	leases      cluster.Leases
 	proposals   []bool
 	proposing   bool
 	ups         []*upstream   // to leaders, by broker
@@ -83,7 +83,7 @@ func (b *broker) name() string { return b.p.name }
 func (b *broker) start() {
 	w := b.w
 	b.folder, b.snapshot, b.acted = nil, &cluster.Snapshot{}, false
-	b.self, b.next, b.lease = cluster.Life{}, cluster.Life{}, 0
+	b.self, b.next, b.leases = cluster.Life{}, cluster.Life{}, cluster.Leases{}
 	b.replicas = make([]*held, w.set.Partitions)
 	b.proposals, b.proposing = make([]bool, w.set.Partitions), false
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
@@ -195,7 +195,7 @@ func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 	}
 	r := replica.New(replica.Config{
 		Partition: ref(i), Topic: topicName, Self: b.id, Log: l, Machine: machine, Rebuild: rebuild, Outlet: outlet{b, b.p.life},
-		Lease: func() bool { return b.w.now < b.lease }, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
+		Lease: b.leads, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
 	})
 	l.snapshotter = r.Snapshot
 	h := &held{replica: r, log: l}
@@ -325,6 +325,15 @@ func counted(p *cluster.Partition, n ident.NodeID) bool {
 func (b *broker) alone(p *cluster.Partition) bool {
 	other := func(n ident.NodeID) bool { return n != b.id }
 	return !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other)
+}
+
+// leads says whether this broker is sure to lead what its snapshot says it leads.
+func (b *broker) leads() bool {
+	sure := b.w.moment().Before(b.leases.Leads(b.snapshot.Index))
+	if !sure && b.w.moment().Before(b.leases.Until()) {
+		b.w.reached.hit("lease that is newer than the feed")
+	}
+	return sure
 }
 
 // alive says whether a life is the one that counts, as far as this broker knows.

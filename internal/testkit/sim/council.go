@@ -243,7 +243,7 @@ func (c *council) found() {
 const maxMessageBytes = 200
 
 // renew grants a lease, at a leader that has proved after it was asked that it leads.
-func (c *council) renew(from *process, life cluster.Life, done func(lease time.Duration, fenced bool)) {
+func (c *council) renew(from *process, life cluster.Life, done func(lease cluster.Lease, fenced bool)) {
 	m := c.leader
 	if m == nil {
 		return
@@ -254,8 +254,9 @@ func (c *council) renew(from *process, life cluster.Life, done func(lease time.D
 				return
 			}
 			fenced := !c.watch.renewed(life)
+			lease := cluster.Lease{For: c.w.set.Lease, Index: c.machine.Shown()}
 			if !c.w.chance(c.loses) {
-				reply(func() { done(c.w.set.Lease, fenced) })
+				reply(func() { done(lease, fenced) })
 			}
 		})
 	}, func(bool) {})

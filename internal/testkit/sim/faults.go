@@ -239,11 +239,18 @@ func (w *World) strike(f *Fault) {
 		w.council.lead(nil)
 		w.council.banned = w.now + f.For/2
 	case "stale": // another leads, and neither the broker nor the gateways hear of it
-		var news [][2]int
-		for _, m := range w.council.members {
-			news = append(news, [2]int{m.p.machine, p.machine}, [2]int{m.p.machine, w.edge.machine})
+		if b != nil && len(w.teams) > 0 { // they are busy, and renewals go on
+			for _, feed := range []*feed{b.feed, w.routing} {
+				feed.busy = true
+				w.in(feed.p, w.set.Lease+f.For, feed.acts)
+			}
+		} else {
+			var news [][2]int
+			for _, m := range w.council.members {
+				news = append(news, [2]int{m.p.machine, p.machine}, [2]int{m.p.machine, w.edge.machine})
+			}
+			link(news)
 		}
-		link(news)
 		if m := w.council.leader; m != nil && b != nil {
 			drain := cluster.Change{Drain: &cluster.Drain{Node: b.id}}
 			w.council.propose(m.p, drain, func(cluster.Answer, error) {})

@@ -245,7 +245,7 @@ func (w *World) keptByLeader(b *broker, p *producer, o *outgoing, at ident.Offse
 	s := b.disk.image.logs[p.part]
 	if s == nil || s.end().Offset <= at {
 		w.fail("kept-by-leader", "%s is told by %s that %q is kept at %d, which is not on the disk", p.name, b.name(), o.value, at)
-	} else if w.now >= b.lease {
+	} else if !b.leads() {
 		w.fail("kept-by-leader", "%s is told by %s that %q is kept at %d, without a lease and before it is committed", p.name, b.name(), o.value, at)
 	}
 }

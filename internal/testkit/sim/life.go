@@ -13,7 +13,7 @@ import (
 func (b *broker) register() {
 	b.attempt++
 	attempt := b.attempt
-	b.lease, b.next, b.registering = 0, cluster.Life{}, true
+	b.leases, b.next, b.registering = cluster.Leases{}, cluster.Life{}, true
 	n := cluster.Node{
 		ID: b.id, Name: b.name(), Zone: "z", Roles: []string{"broker"}, Version: "sim", Storage: b.disk.storage,
 		Boot: fmt.Sprint("boot ", b.disk.boot),
@@ -110,8 +110,8 @@ func (b *broker) renew(life cluster.Life, attempt int) {
 	if attempt != b.attempt {
 		return
 	}
-	sent := b.w.now
-	b.w.council.renew(b.p, life, func(lease time.Duration, fenced bool) {
+	sent := b.w.moment()
+	b.w.council.renew(b.p, life, func(lease cluster.Lease, fenced bool) {
 		switch {
 		case attempt != b.attempt:
 		case fenced:
@@ -119,7 +119,7 @@ func (b *broker) renew(life cluster.Life, attempt int) {
 			b.w.reached.hit("fenced by the coordinator")
 			b.register()
 		default:
-			b.lease = max(b.lease, sent+lease)
+			b.leases = b.leases.With(b.w.moment(), sent.Add(lease.For), lease.Index)
 		}
 	})
 	b.w.in(b.p, b.w.set.Lease/4, func() { b.renew(life, attempt) })

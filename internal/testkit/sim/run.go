@@ -295,7 +295,7 @@ func (w *World) dispensable(b *broker) bool {
 			if o.lost || o.harmed(i) {
 				return false
 			}
-			if node := w.council.now().Nodes[n]; o != b && o.p.runs() && counted(p, n) && node.Serves() && o.self == node.Life() && w.now < o.lease {
+			if node := w.council.now().Nodes[n]; o != b && o.p.runs() && counted(p, n) && node.Serves() && o.self == node.Life() && w.moment().Before(o.leases.Until()) {
 				well++
 			}
 		}

@@ -58,7 +58,7 @@ var states = []string{
 	"damaged log replaced", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up", "group clamped",
 	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none", "letter in the dead-letter topic", "letter sent again",
-	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start",
+	"leader gives a silent stream up", "leader of the past", "lease that is newer than the feed", "log begun anew at the leader's start",
 	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "member falls silent", "member finds its life over", "member lets go of a partition", "min_insync changed", "move completed",
 	"older copy of a folder restored", "older state refused", "orders that came during a cut", "partition without a leader", "producers of lost records forgotten",

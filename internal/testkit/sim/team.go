@@ -131,20 +131,8 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 	grips := func() {
 		l.grips[o] = append(slices.DeleteFunc(l.grips[o], func(g grip) bool { return g.worker == by || !g.holds(w.now) }), grip{by, u.part, by.life(u.part), until})
 	}
-	if u.epoch != w.council.partition(u.part).LeaderEpoch {
-		w.reached.hit("lease of a leader of the past")
-		w.note(by.name, "has offset %d of partition %d of %s, a leader of the past, until %s", o, u.part, u.b.name(), until)
-		grips()
-		return
-	}
 	what := func(format string, args ...any) string {
 		return fmt.Sprintf("%s, partition %d, offset %d to %s: ", t.name, u.part, o, by.name) + fmt.Sprintf(format, args...)
-	}
-	if l.settled[o] {
-		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
-	}
-	if delivery > w.set.MaxDeliveries {
-		w.fail("poison-ends", "%s", what("delivery %d", delivery))
 	}
 	maps.DeleteFunc(l.grips, func(_ ident.Offset, all []grip) bool {
 		return !slices.ContainsFunc(all, func(g grip) bool { return g.holds(w.now) })
@@ -157,6 +145,25 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 				}
 			}
 		}
+	}
+	if u.epoch != w.council.partition(u.part).LeaderEpoch {
+		w.reached.hit("lease of a leader of the past")
+		for _, b := range w.brokers {
+			if now := b.unit(t, u.part); now != nil && !now.over && now.epoch > u.epoch && w.now >= now.since+w.set.Lease {
+				w.fail("former-leader-stops", "%s", what("%s leads since %s, and %s leases", b.name(), now.since, u.b.name()))
+			}
+		}
+		w.note(by.name, "has offset %d of partition %d of %s, a leader of the past, until %s", o, u.part, u.b.name(), until)
+		grips()
+		return
+	}
+	if l.settled[o] {
+		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
+	}
+	if delivery > w.set.MaxDeliveries {
+		w.fail("poison-ends", "%s", what("delivery %d", delivery))
+	}
+	if t.mode == cluster.Exclusive {
 		t.inOrder(u, o, what)
 	}
 	w.note(by.name, "has offset %d of partition %d of %s for the %d. time, until %s", o, u.part, u.b.name(), delivery, until)

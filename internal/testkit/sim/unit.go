@@ -133,7 +133,7 @@ func (u *unit) end() {
 // comes of it.
 func (u *unit) with(f func(m *lease.Machine)) error {
 	h := u.b.replicas[u.part]
-	if u.m == nil || u.over || h == nil || u.b.w.now >= u.b.lease {
+	if u.m == nil || u.over || h == nil || !u.b.leads() {
 		return fault.New(fault.LeaderUnavailable, "not now")
 	}
 	bounds, err := h.replica.Bounds()
@@ -228,7 +228,7 @@ func (b *broker) gather() {
 	commit := cluster.Commit{Leader: b.self}
 	for i := range b.units {
 		u := b.units[(i+b.turn)%len(b.units)]
-		if u == nil || u.m == nil || b.w.now >= b.lease {
+		if u == nil || u.m == nil || !b.leads() {
 			continue
 		}
 		if of := u.m.Delta(b.w.set.CommitBytes); len(of) > 0 {
