@@ -38,35 +38,52 @@ func (u *unit) look(ctx context.Context, b rpc.Bounds) {
 // fill reads records into the machine until n can be leased, or there are no more. What was
 // read is left on a shelf.
 func (u *unit) fill(ctx context.Context, n, chunk int, held *shelf) error {
+	return all(func() (more bool, err error) {
+		return u.readOn(ctx, func(m *lease.Machine) (ident.Offset, int) { return m.Wants(n) }, chunk, held)
+	})
+}
+
+// recall reads on up to what a member has done with, where a former leader may have leased
+// records on the way.
+func (u *unit) recall(ctx context.Context, through ident.Offset) error {
+	return all(func() (more bool, err error) {
+		var held shelf // of one read: nothing of it goes out
+		return u.readOn(ctx, func(m *lease.Machine) (ident.Offset, int) { return m.Unread(through) }, maxChunk, &held)
+	})
+}
+
+func all(step func() (more bool, err error)) error {
 	for {
-		var from ident.Offset
-		var want int
-		if err := u.with(func(m *lease.Machine, _ time.Time) { from, want = m.Wants(n) }); err != nil || want == 0 {
-			return err
-		}
-		if err := held.read(ctx, u.post, from, chunk); err != nil {
-			if !fault.Is(err, fault.OffsetExpired) {
-				return err
-			}
-			b, err := u.post.bounds() // retention came first
-			if err != nil {
-				return err
-			}
-			if err := u.with(func(m *lease.Machine, now time.Time) { m.Moved(now, b.Start, b.HW) }); err != nil {
-				return err
-			}
-			continue
-		}
-		next, records, err := held.last()
-		if err != nil {
-			return err
-		}
-		u.each.Store(int64(len(held.chunks[len(held.chunks)-1]) / max(1, len(records))))
-		stuck := false
-		if err := u.with(func(m *lease.Machine, _ time.Time) { stuck = m.Offer(from, next, records) == from }); err != nil || stuck {
+		if more, err := step(); err != nil || !more {
 			return err
 		}
 	}
+}
+
+// readOn reads some records into the machine, if it wants any. It says whether to go on.
+func (u *unit) readOn(ctx context.Context, wants func(*lease.Machine) (ident.Offset, int), chunk int, held *shelf) (more bool, err error) {
+	var from ident.Offset
+	var want int
+	if err := u.with(func(m *lease.Machine, _ time.Time) { from, want = wants(m) }); err != nil || want == 0 {
+		return false, err
+	}
+	if err := held.read(ctx, u.post, from, chunk); err != nil {
+		if !fault.Is(err, fault.OffsetExpired) {
+			return false, err
+		}
+		b, err := u.post.bounds() // retention came first
+		if err != nil {
+			return false, err
+		}
+		return true, u.with(func(m *lease.Machine, now time.Time) { m.Moved(now, b.Start, b.HW) })
+	}
+	next, records, err := held.last()
+	if err != nil {
+		return false, err
+	}
+	u.each.Store(int64(len(held.chunks[len(held.chunks)-1]) / max(1, len(records))))
+	err = u.with(func(m *lease.Machine, _ time.Time) { more = m.Offer(from, next, records) > from })
+	return more, err
 }
 
 // shelf holds what was read of a log.

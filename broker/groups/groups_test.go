@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -198,6 +199,39 @@ func TestATakeoverGoesOnWithoutLoss(t *testing.T) {
 		s.nodes[n2].takes(t, ref, m, 10, 0, "2/1", "3/1")
 		s.nodes[n2].acks(t, ref, m, 2, 3)
 		if floor, _ := s.tally(g); floor != 4 {
+			t.Errorf("floor %d", floor)
+		}
+	})
+}
+
+// Who acknowledges all up to a record at a new leader, which knows no leases, is told of what
+// that one cannot know; it reads the log up to there, and no further.
+func TestAllUpToARecordAfterATakeover(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref := topic.Ref(0)
+		g := s.group(topic, "billing", nil)
+		for i := range 40 {
+			s.log.Append(ref, fmt.Sprint(i, strings.Repeat("x", 200_000))) // more than is read at once
+		}
+		m := s.join(g, "m1")
+		for leased := 0; leased < 20; {
+			leases, err := s.nodes[n1].take(t, ref, m, 60, 0)
+			if err != nil || len(leases) == 0 {
+				t.Fatal(leases, err)
+			}
+			leased += len(leases)
+		}
+		if stale, err := s.nodes[n1].settle(t, m, rpc.SettleOf{Partition: ref, Through: -1, Ack: []ident.Offset{1, 2, 3}}); err != nil || len(stale) > 0 {
+			t.Fatal(stale, err)
+		}
+		s.lead(ref, n2)
+		stale, err := s.nodes[n2].settle(t, m, rpc.SettleOf{Partition: ref, Through: 12})
+		if err != nil || len(stale) != 9 || stale[0] != "fenced" || stale[1] != "" || stale[4] != "fenced" || stale[11] != "fenced" {
+			t.Fatalf("%v, %v", stale, err)
+		}
+		s.nodes[n2].acks(t, ref, m, slices.Sorted(maps.Keys(stale))...)
+		if floor, _ := s.tally(g); floor != 13 {
 			t.Errorf("floor %d", floor)
 		}
 	})

@@ -53,6 +53,9 @@ func (g *Groups) settle(ctx context.Context, by time.Time, s *rpc.Settle, of *rp
 	if err := g.leased(); err != nil {
 		return w, err
 	}
+	if err := u.recall(ctx, of.Through); err != nil {
+		return w, err
+	}
 	var failed error
 	err = u.with(func(m *lease.Machine, now time.Time) {
 		m.Moved(now, b.Start, b.HW)

@@ -34,9 +34,12 @@ type Machine struct {
 	over  bool
 
 	start, read, high ident.Offset
-	window            window
-	ready             heap // available, by offset, but what is held back
-	timers            heap // leased and waiting, by time
+	// edge is where records begin that nobody else can have leased; 0: nobody has leased
+	// any. A new leader shows no less than the former ones did.
+	edge   ident.Offset
+	window window
+	ready  heap // available, by offset, but what is held back
+	timers heap // leased and waiting, by time
 
 	// known is done at or above the read position; counts are of records that are not
 	// read yet.
@@ -89,6 +92,9 @@ func Begin(now time.Time, cfg Config, g *cluster.Group, p cluster.GroupProgress,
 	m.skip()
 	if !cfg.Alone.IsZero() {
 		m.grace = cfg.Alone.Sub(now) + g.Settings.Lease
+		if !cfg.First {
+			m.edge = high
+		}
 	}
 	if g.Reset != p.Reset || g.ID != p.Group {
 		m.over = true // the one or the other is older: neither says what counts
@@ -147,8 +153,8 @@ func (m *Machine) Moved(now time.Time, start, high ident.Offset) {
 	}
 }
 
-// former says that somebody else may have leased records that this machine did not.
-func (m *Machine) former() bool { return !m.cfg.First && !m.cfg.Alone.IsZero() }
+// former says that somebody else may have leased a record that this machine did not.
+func (m *Machine) former(o ident.Offset) bool { return o < m.edge }
 
 func (m *Machine) exclusive() bool { return m.group.Settings.Mode == cluster.Exclusive }
 

@@ -15,6 +15,17 @@ func (m *Machine) Wants(n int) (from ident.Offset, count int) {
 	return m.read, max(0, min(n-m.ready.len(), m.room(), int(min(m.high-m.read, cluster.MaxUnfinished))))
 }
 
+// Unread says from where, and how many records are to be offered before a Settle with that
+// Through: a former leader may have leased them, and only those that were read are known.
+// Ask again after an Offer; 0: it can be settled.
+func (m *Machine) Unread(through ident.Offset) (from ident.Offset, count int) {
+	end := min(through, m.edge)
+	if m.over || m.read >= end {
+		return m.read, 0
+	}
+	return m.read, min(m.room(), int(min(end-m.read, cluster.MaxUnfinished)))
+}
+
 func (m *Machine) room() int { return max(0, cluster.MaxUnfinished-m.window.len()) }
 
 // Paused says that too many records are not done: nothing more is read.
@@ -85,7 +96,7 @@ func (m *Machine) nothing(o ident.Offset) {
 }
 
 func (m *Machine) admit(r Record) {
-	e := entry{offset: r.Offset, hash: r.Hash, keyed: r.Keyed && m.exclusive(), stamp: r.Stamp, fresh: m.former()}
+	e := entry{offset: r.Offset, hash: r.Hash, keyed: r.Keyed && m.exclusive(), stamp: r.Stamp, fresh: m.former(r.Offset)}
 	if c, ok := m.counts[r.Offset]; ok {
 		// The former leader's latest lease is given again under its number.
 		e.given = int32(max(c-1, 0))

@@ -266,17 +266,21 @@ func (s *stage) act(f []string) string {
 	return ""
 }
 
-func (s *stage) take(member string, n int) string {
-	from, count := s.m.Wants(n)
-	if count > 0 {
-		var records []lease.Record
-		next := max(from, s.start)
-		for ; next < s.high() && len(records) < count; next++ {
-			if k := s.log[next]; k != "." {
-				records = append(records, lease.Record{Offset: next, Keyed: k != "-", Hash: ident.KeyHash(k), Stamp: int64(next) + 1})
-			}
+// read offers so many records.
+func (s *stage) read(from ident.Offset, count int) {
+	var records []lease.Record
+	next := max(from, s.start)
+	for ; next < s.high() && len(records) < count; next++ {
+		if k := s.log[next]; k != "." {
+			records = append(records, lease.Record{Offset: next, Keyed: k != "-", Hash: ident.KeyHash(k), Stamp: int64(next) + 1})
 		}
-		s.m.Offer(from, next, records)
+	}
+	s.m.Offer(from, next, records)
+}
+
+func (s *stage) take(member string, n int) string {
+	if from, count := s.m.Wants(n); count > 0 {
+		s.read(from, count)
 	}
 	leases, err := s.m.Take(s.now, s.life(member), n)
 	if err != nil {
@@ -313,6 +317,9 @@ func (s *stage) settle(f []string) string {
 			}
 			of.Nack = append(of.Nack, n)
 		}
+	}
+	for from, n := s.m.Unread(of.Through); n > 0; from, n = s.m.Unread(of.Through) {
+		s.read(from, n)
 	}
 	got, err := s.m.Settle(s.now, s.life(f[1]), of)
 	if err != nil {

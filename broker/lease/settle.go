@@ -24,7 +24,7 @@ type wait struct {
 }
 
 // Settle takes what a member says of this partition's records. An error: the life is over,
-// or the machine, and nothing was taken.
+// or the machine, or records that Unread names were not offered, and nothing was taken.
 func (m *Machine) Settle(now time.Time, by cluster.MemberLife, of rpc.SettleOf) (Settlement, error) {
 	m.tick(now)
 	h, err := m.handOf(by)
@@ -33,6 +33,9 @@ func (m *Machine) Settle(now time.Time, by cluster.MemberLife, of rpc.SettleOf) 
 			return Settlement{}, err
 		}
 		return Settlement{Stale: foreign(of, err)}, nil
+	}
+	if _, n := m.Unread(of.Through); n > 0 {
+		return Settlement{}, fault.New(fault.LeaderUnavailable, "what was leased before offset %d has yet to be read; try again", of.Through)
 	}
 	m.token++
 	c := call{m: m, hand: h, token: m.token}
@@ -135,11 +138,17 @@ func (c *call) ack(o ident.Offset) error {
 }
 
 // through acknowledges all that is leased to the member up to o, and o itself: that one it
-// has for sure, though this leader may not know.
+// has for sure, though this leader may not know. What a former leader may have leased to the
+// member, or to another one, or have had back from it, is not taken, and the member is told:
+// it knows, and can acknowledge each of them.
 func (c *call) through(o ident.Offset) {
-	for _, s := range c.m.window.those(func(e *entry) bool { return e.offset < o && e.state == leased && e.hand == c.hand }) {
-		at := c.m.window.at(s).offset
-		c.take(at, c.ack(at))
+	for _, s := range c.m.window.those(func(e *entry) bool { return e.offset < o && (e.state == leased || e.state == available) }) {
+		switch e := c.m.window.at(s); {
+		case e.state == leased && e.hand == c.hand:
+			c.take(e.offset, c.ack(e.offset))
+		case e.state == available && e.fresh:
+			c.take(e.offset, unsaid(e.offset))
+		}
 	}
 	if o < c.m.high {
 		c.take(o, c.ack(o))
@@ -255,7 +264,7 @@ func (c *call) find(o ident.Offset) (s slot, done bool, err error) {
 		return none, false, gone(o)
 	case o < m.read || m.known.has(o):
 		return none, true, nil
-	case !m.former():
+	case !m.former(o):
 		return none, false, ended(o)
 	case m.room() == 0:
 		return none, false, fault.New(fault.Limit, "%d records of this partition are not done yet; acknowledge earlier ones first", cluster.MaxUnfinished)
@@ -269,6 +278,10 @@ func elsewhere(o ident.Offset) error {
 
 func ended(o ident.Offset) error {
 	return fault.New(fault.Fenced, "offset %d is not leased to this member any more", o)
+}
+
+func unsaid(o ident.Offset) error {
+	return fault.New(fault.Fenced, "this leader does not know who has offset %d from the one before; acknowledge it by itself", o)
 }
 
 func processed(o ident.Offset) error {

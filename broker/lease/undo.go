@@ -21,7 +21,7 @@ func (m *Machine) Undo(by cluster.MemberLife, offsets []ident.Offset) {
 			m.redeliver--
 			m.holdBack(e)
 		} else {
-			e.fresh = m.former() // somebody may have it from a former leader, as before
+			e.fresh = m.former(o) // somebody may have it from a former leader, as before
 		}
 		m.back(s)
 	}

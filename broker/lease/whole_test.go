@@ -218,6 +218,9 @@ func (w *world) apply(of *cluster.CommitOf) bool {
 			if w.done[o] == "dead" {
 				w.t.Fatalf("offset %d is dead and done", o)
 			}
+			if h, ok := w.leases[o]; ok && of.Assignment+ident.Assignment(of.Epoch) > 0 && h.under == w.machines && h.until.After(w.now) {
+				w.t.Fatalf("offset %d is done, and %s, who has it, has not said so", o, h.member)
+			}
 			w.done[o] = "done"
 			w.leave(o)
 		}
@@ -420,6 +423,10 @@ func (w *world) free(yes func(holder) bool) {
 }
 
 func (w *world) settle(l cluster.MemberLife, of rpc.SettleOf) {
+	for from, n := w.m.Unread(of.Through); n > 0; from, n = w.m.Unread(of.Through) {
+		records, next := w.records(from, n)
+		w.m.Offer(from, next, records)
+	}
 	got, err := w.m.Settle(w.now, l, of)
 	w.t.Logf("%v %+v: %v %v", l, of, got, err)
 	if err != nil {
@@ -433,6 +440,15 @@ func (w *world) settle(l cluster.MemberLife, of rpc.SettleOf) {
 		if !stale(o) {
 			acks = append(acks, o)
 			w.gone(o)
+		}
+	}
+	if o := of.Through; o >= 0 && !stale(o) {
+		// All that it has is taken, or named.
+		for at := range o + 1 {
+			if h, ok := w.leases[at]; (at == o || ok && h.member == l.Member && h.epoch == l.Epoch && h.until.After(w.now)) && !stale(at) {
+				acks = append(acks, at)
+				w.gone(at)
+			}
 		}
 	}
 	for _, n := range of.Nack {
@@ -556,7 +572,7 @@ func (w *world) step() {
 	t := w.t
 	member := rapid.SampledFrom(members).Draw(t, "member")
 	offset := ident.Offset(rapid.IntRange(0, max(0, len(w.keys))).Draw(t, "offset"))
-	switch act := rapid.IntRange(0, 26).Draw(t, "act"); act {
+	switch act := rapid.IntRange(0, 27).Draw(t, "act"); act {
 	case 0, 1, 2:
 		w.keys = append(w.keys, uint32(rapid.IntRange(0, 3).Draw(t, "key")))
 		if rapid.IntRange(0, 9).Draw(t, "hole") == 0 {
@@ -578,6 +594,14 @@ func (w *world) step() {
 		w.settle(w.life(member), rpc.SettleOf{Through: -1, Extend: []ident.Offset{offset}})
 	case 13:
 		w.settle(w.life(member), rpc.SettleOf{Through: -1, Reject: []rpc.Reject{{Offset: offset, Reason: "<bad>"}}})
+	case 27:
+		through := ident.Offset(-1)
+		for o, h := range w.leases { // the last one that it has
+			if h.member == member && w.life(member).Epoch == h.epoch {
+				through = max(through, o)
+			}
+		}
+		w.settle(w.life(member), rpc.SettleOf{Through: through})
 	case 14, 15, 16:
 		if w.under == nil {
 			w.give()

@@ -201,12 +201,23 @@ func TestEachCallGetsItsOwnAnswer(t *testing.T) {
 	}{
 		{[]rpc.SettledOf{{Partition: ref(0)}, {Partition: ref(1)}, {Partition: ref(2)}}, "[], []"},
 		{[]rpc.SettledOf{{Partition: ref(0), Stale: []rpc.Stale{{Offset: 3, Err: gone}}}, {Partition: ref(1)}, {Partition: ref(2)}}, "[], [{0 3 fenced}]"},
+		// What lies before an entry that speaks for all is told to its call, once.
+		{[]rpc.SettledOf{{Partition: ref(0)}, {Partition: ref(1), Stale: []rpc.Stale{{Offset: 10, Err: gone}, {Offset: 7, Err: gone}, {Offset: 9, Err: gone}, {Offset: 7, Err: gone}}}, {Partition: ref(2)}}, "[{1 7 fenced} {1 9 fenced}], []"},
 		{[]rpc.SettledOf{{Partition: ref(0), Err: gone}, {Partition: ref(1)}, {Partition: ref(2)}}, "[{0 1 fenced}], [{0 2 fenced} {0 3 fenced}]"},
 		{[]rpc.SettledOf{{Partition: ref(0), Stale: []rpc.Stale{{Offset: 2, Err: gone}}}, {Partition: ref(1), Err: lost}, {Partition: ref(2), Err: away}}, "[] unknown-outcome [1], [{0 2 fenced}] leader-unavailable [2]"},
 		{[]rpc.SettledOf{{Partition: ref(0), Err: lost}, {Partition: ref(1), Err: away}, {Partition: ref(2), Err: away}}, "[] unknown-outcome [0 1], [] unknown-outcome [0 2]"},
 	} {
 		if got := answer(c.of...); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestAnEntryIsRefusedForItsOwnRecordAlone(t *testing.T) {
+	stale := []Stale{{Partition: 0, Offset: 4}, {Partition: 0, Offset: 7}, {Partition: 1, Offset: 2}}
+	for said, want := range map[string]int{"through:0:9": 0, "through:0:7": 1, "ack:0:4 ack:1:2 ack:1:4": 2, "ack:0:3": 0} {
+		if n := Refused(entries(said), stale); n != want {
+			t.Errorf("%s: %d are refused", said, n)
 		}
 	}
 }

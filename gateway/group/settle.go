@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -137,8 +138,49 @@ func Twice(entries []wire.Entry) error {
 
 // Outcome is what became of a batch.
 type Outcome struct {
-	stale  map[place]error
+	stale  map[ident.Index][]rpc.Stale // by offset
 	failed map[ident.Index]error
+}
+
+// Outcomes makes one of what leaders said of the parts.
+func Outcomes(of []rpc.SettledOf) Outcome {
+	o := Outcome{stale: map[ident.Index][]rpc.Stale{}, failed: map[ident.Index]error{}}
+	for i := range of {
+		p := &of[i]
+		if p.Err != nil {
+			o.failed[p.Partition.Index] = p.Err
+		}
+		if all := slices.Clone(p.Stale); len(all) > 0 {
+			slices.SortStableFunc(all, func(a, b rpc.Stale) int { return cmp.Compare(a.Offset, b.Offset) })
+			o.stale[p.Partition.Index] = all
+		}
+	}
+	return o
+}
+
+// between are those of a partition from an offset to another that were not taken.
+func (o Outcome) between(p ident.Index, from, to ident.Offset) (out []Stale) {
+	all := o.stale[p]
+	i, _ := slices.BinarySearchFunc(all, from, func(s rpc.Stale, o ident.Offset) int { return cmp.Compare(s.Offset, o) })
+	for ; i < len(all) && all[i].Offset <= to; i++ {
+		out = append(out, Stale{p, all[i].Offset, all[i].Err})
+	}
+	return out
+}
+
+// Refused counts the entries that were not taken: not those of which only records before the
+// one that they name were not.
+func Refused(entries []wire.Entry, stale []Stale) (n int) {
+	at := make(map[place]bool, len(stale))
+	for _, s := range stale {
+		at[place{s.Partition, s.Offset}] = true
+	}
+	for _, e := range entries {
+		if at[place{e.Partition, e.Offset}] {
+			n++
+		}
+	}
+	return n
 }
 
 type place struct {
@@ -146,19 +188,15 @@ type place struct {
 	offset    ident.Offset
 }
 
-// Outcomes makes one of what leaders said of the parts.
-func Outcomes(of []rpc.SettledOf) Outcome {
-	o := Outcome{stale: map[place]error{}, failed: map[ident.Index]error{}}
-	for i := range of {
-		p := &of[i]
-		if p.Err != nil {
-			o.failed[p.Partition.Index] = p.Err
-		}
-		for _, s := range p.Stale {
-			o.stale[place{p.Partition.Index, s.Offset}] = s.Err
-		}
-	}
-	return o
+// once leaves one of each record.
+func once(stale []Stale) []Stale {
+	seen := make(map[place]bool, len(stale))
+	return slices.DeleteFunc(stale, func(s Stale) bool {
+		at := place{s.Partition, s.Offset}
+		was := seen[at]
+		seen[at] = true
+		return was
+	})
 }
 
 // Of is the answer to the entries of one call: those that were not taken, and an error
@@ -179,13 +217,16 @@ func (o Outcome) Of(entries []wire.Entry) ([]Stale, error) {
 			}
 			continue
 		}
-		if err == nil {
-			err = o.stale[place{e.Partition, e.Offset}]
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			stale = append(stale, Stale{e.Partition, e.Offset, err})
+		case e.Verb == wire.Through:
+			stale = append(stale, o.between(e.Partition, 0, e.Offset)...)
+		default:
+			stale = append(stale, o.between(e.Partition, e.Offset, e.Offset)...)
 		}
 	}
+	stale = once(stale)
 	if worst == nil {
 		return stale, nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/gateway/group"
 	"tidewire/internal/fault"
+	"tidewire/internal/wire"
 )
 
 // metrics of Groups.
@@ -27,12 +28,14 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	}
 }
 
-// count notes what became of the entries of one call.
-func (m *metrics) count(entries int, stale []group.Stale, err error) {
+// count notes what became of the entries of one call. Records that one of them covers, and
+// that were not taken, are none.
+func (m *metrics) count(entries []wire.Entry, stale []group.Stale, err error) {
 	if err != nil {
-		m.settled.WithLabelValues(fault.KindOf(err).Code()).Add(float64(entries))
+		m.settled.WithLabelValues(fault.KindOf(err).Code()).Add(float64(len(entries)))
 		return
 	}
-	m.settled.WithLabelValues("taken").Add(float64(entries - len(stale)))
-	m.settled.WithLabelValues("stale").Add(float64(len(stale)))
+	refused := group.Refused(entries, stale)
+	m.settled.WithLabelValues("taken").Add(float64(len(entries) - refused))
+	m.settled.WithLabelValues("stale").Add(float64(refused))
 }

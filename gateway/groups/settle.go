@@ -28,7 +28,7 @@ func (g *Groups) Settle(ctx context.Context, c Caller, entries []wire.Entry) ([]
 	var b group.Batch
 	b.Add(entries)
 	stale, err := g.settle(ctx, v, life, &b).Of(entries)
-	g.metrics.count(len(entries), stale, err)
+	g.metrics.count(entries, stale, err)
 	return stale, err
 }
 
@@ -124,7 +124,7 @@ func (s *Settler) work() {
 		o := s.g.settle(context.Background(), s.view, s.life, b)
 		for _, c := range calls {
 			stale, err := o.Of(c.entries)
-			s.g.metrics.count(len(c.entries), stale, err)
+			s.g.metrics.count(c.entries, stale, err)
 			c.done(stale, err)
 		}
 	}

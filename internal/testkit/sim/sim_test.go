@@ -62,7 +62,7 @@ var states = []string{
 	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "member falls silent", "member finds its life over", "member lets go of a partition", "min_insync changed", "move completed",
 	"older copy of a folder restored", "older state refused", "orders that came during a cut", "partition without a leader", "producers of lost records forgotten",
-	"push of a leader of the past", "push with a flipped bit", "read from a follower", "reader behind the log start", "record lost that only its leader had",
+	"push of a leader of the past", "push with a flipped bit", "read from a follower", "record before another one named as not acknowledged with it", "reader behind the log start", "record lost that only its leader had",
 	"refused: disk full", "refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
 	"replica moved away and back unseen by its leader", "session over", "settled with a deaf broker", "settled with a leader cut off from its followers",
 	"settled without one broker",

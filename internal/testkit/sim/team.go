@@ -199,6 +199,19 @@ func (t *team) speaks(by *worker, part int, o ident.Offset) {
 	}
 }
 
+// has says that a worker has a record in hand, and nobody else.
+func (t *team) has(by *worker, part int, o ident.Offset) (has bool) {
+	for _, g := range t.ledgers[part].grips[o] {
+		if g.holds(t.w.now) {
+			if g.worker != by {
+				return false
+			}
+			has = true
+		}
+	}
+	return has
+}
+
 // extends is a worker who has a record for longer, as its leader says.
 func (t *team) extends(by *worker, part int, o ident.Offset) {
 	for i := range t.ledgers[part].grips[o] {

@@ -264,12 +264,7 @@ func (u *unit) takes(by cluster.MemberLife, n int) (leases []rpc.Lease, err erro
 	failed := u.with(func(m *lease.Machine) {
 		now := u.b.now()
 		if from, want := m.Wants(n); want > 0 {
-			records := make([]lease.Record, want)
-			for i := range records {
-				o := from + ident.Offset(i)
-				records[i] = lease.Record{Offset: o, Hash: keyOf(o), Keyed: keyOf(o) > 0, Stamp: 1}
-			}
-			m.Offer(from, from+ident.Offset(want), records)
+			u.reads(from, want)
 		}
 		leases, err = m.Take(now, by, n)
 	})
@@ -279,9 +274,22 @@ func (u *unit) takes(by cluster.MemberLife, n int) (leases []rpc.Lease, err erro
 	return leases, err
 }
 
+// reads reads records into the machine.
+func (u *unit) reads(from ident.Offset, n int) {
+	records := make([]lease.Record, n)
+	for i := range records {
+		o := from + ident.Offset(i)
+		records[i] = lease.Record{Offset: o, Hash: keyOf(o), Keyed: keyOf(o) > 0, Stamp: 1}
+	}
+	u.m.Offer(from, from+ident.Offset(n), records)
+}
+
 // settles takes what a member says, and answers once that is decided.
 func (u *unit) settles(by cluster.MemberLife, of rpc.SettleOf, done func(stale []rpc.Stale, err error)) {
 	failed := u.with(func(m *lease.Machine) {
+		for from, n := m.Unread(of.Through); n > 0; from, n = m.Unread(of.Through) {
+			u.reads(from, n)
+		}
 		got, err := m.Settle(u.b.now(), by, of)
 		switch {
 		case err != nil || got.Token == 0:

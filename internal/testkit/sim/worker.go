@@ -226,7 +226,15 @@ func (k *worker) settle(j job) {
 			}
 		}
 	}
+	var held []ident.Offset // that it has done with, up to one
 	switch n := w.rng.IntN(20); {
+	case !w.healing && j.o%17 != 3 && n < 4:
+		of.Through, acks = j.o, true
+		for _, o := range k.hands {
+			if o.part == j.part && o.o < j.o {
+				held = append(held, o.o)
+			}
+		}
 	case w.healing || j.o%17 != 3 && n < 14:
 		of.Ack, acks = append(of.Ack, j.o), true
 	case n < 17:
@@ -248,7 +256,8 @@ func (k *worker) settle(j job) {
 			return
 		}
 		if k.life(j.part) == life {
-			for _, o := range of.Ack {
+			held = slices.DeleteFunc(held, func(o ident.Offset) bool { return !k.team.has(k, j.part, o) })
+			for _, o := range slices.Concat(of.Ack, held) {
 				k.team.speaks(k, j.part, o)
 			}
 			if len(of.Extend) == 0 {
@@ -257,8 +266,17 @@ func (k *worker) settle(j job) {
 		}
 		reset := u.group.Reset
 		u.settles(by, of, func(stale []rpc.Stale, err error) {
-			if acks && err == nil && len(stale) == 0 {
-				k.team.told(j, reset)
+			named := func(o ident.Offset) bool {
+				return slices.ContainsFunc(stale, func(s rpc.Stale) bool { return s.Offset == o })
+			}
+			if acks && err == nil && !named(j.o) {
+				for _, o := range append(held, j.o) {
+					if !named(o) {
+						k.team.told(j.part, o, reset)
+					} else {
+						w.reached.hit("record before another one named as not acknowledged with it")
+					}
+				}
 			}
 			if len(of.Extend) > 0 && err == nil && len(stale) == 0 && k.life(j.part) == life {
 				k.team.extends(k, j.part, j.o)
