@@ -56,7 +56,13 @@ func (m *machine) Apply(index uint64, command []byte) (any, error) {
 
 // progress tells how far groups have come, from the state at an index or a later one.
 func (m *machine) progress(ctx context.Context, of cluster.ProgressOf) (got []cluster.GroupProgress, err error) {
-	err = m.from(ctx, of.After, func() { got = m.state.Progress(of.Partition, of.Groups) })
+	err = m.from(ctx, of.After, func() {
+		if of.Dying {
+			got = m.state.Dying(of.Partition, of.Beyond, cluster.MaxProgress)
+		} else {
+			got = m.state.Progress(of.Partition, of.Groups)
+		}
+	})
 	return got, err
 }
 

@@ -18,6 +18,7 @@ func (g *Groups) Apply(s *cluster.Snapshot) {
 	for id, t := range former.ByID {
 		if s.ByID[id] == nil {
 			g.leaveLocked(t)
+			delete(g.names, id)
 		}
 	}
 	for id, t := range s.ByID {
@@ -29,6 +30,7 @@ func (g *Groups) Apply(s *cluster.Snapshot) {
 			p.begin(s.Groups[id])
 		}
 		if news := newsOf(former.Groups[id], s.Groups[id], former.Index); news.any() {
+			g.learnLocked(id, &news)
 			for _, p := range g.postsLocked(t) {
 				if !slices.Contains(begun, p) {
 					p.see(&news)
@@ -103,14 +105,20 @@ func (g *Groups) postsLocked(t *cluster.Topic) (all []*post) {
 	return all
 }
 
-// begin puts groups with members to work.
+// begin puts groups with members to work, and those that have dead letters left.
 func (p *post) begin(table *cluster.GroupTable) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	idle := false
 	for group := range table.All() {
 		if len(group.Members) > 0 {
 			p.addLocked(group)
+		} else {
+			idle = true
 		}
+	}
+	if idle && p.epoch > 1 { // there was a leader who may have left some
+		p.g.tasks.add(p.inherit)
 	}
 }
 

@@ -71,11 +71,12 @@ type Groups struct {
 	mu       sync.Mutex        // before the one of a post, and that before the one of a unit
 	snapshot *cluster.Snapshot // the newest that was acted on
 	posts    map[ident.Partition]*post
+	names    map[ident.TopicID]names
 }
 
 // New makes Groups. It starts nothing.
 func New(cfg Config) *Groups {
-	g := &Groups{cfg: cfg, snapshot: &cluster.Snapshot{}, posts: map[ident.Partition]*post{}}
+	g := &Groups{cfg: cfg, snapshot: &cluster.Snapshot{}, posts: map[ident.Partition]*post{}, names: map[ident.TopicID]names{}}
 	g.metrics = newMetrics(g)
 	g.commits = newGatherer(g)
 	g.releases = newReleases(g)

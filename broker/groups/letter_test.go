@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -165,8 +167,8 @@ func TestADeadLetterTopicOfANameThatIsNotAllowed(t *testing.T) {
 	})
 }
 
-// What a leader left on its way the next one brings there, once; without members too, when
-// somebody asks.
+// What a leader left on its way the next one brings there, once and by itself: the group has
+// no members, and nobody asks for it.
 func TestLettersOutliveALeader(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		topic := s.topic("orders", 1)
@@ -177,16 +179,16 @@ func TestLettersOutliveALeader(t *testing.T) {
 		s.nodes[n1].takes(t, ref, m, 3, 0, "0/1", "1/1", "2/1")
 		s.set(func(s *stage) { s.refuse = fault.New(fault.DiskFull, "full") })
 		s.nodes[n1].rejects(t, ref, m, 0, 2)
-		s.lead(ref, n2)
 		s.lapse(g, "m1", "")
+		s.set(func(s *stage) { s.down = true })
+		s.lead(ref, n2)
 		time.Sleep(10 * time.Second)
-		s.set(func(s *stage) { s.refuse = nil })
+		s.set(func(s *stage) { s.refuse, s.down = nil, false })
 		time.Sleep(time.Minute)
 		all, err := s.nodes[n2].Standings(t.Context(), rpc.StandingsOf{Groups: []ident.GroupID{g.ID}, Partitions: []ident.Partition{ref}})
 		if err != nil || len(all) != 1 || all[0].Dead != 2 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		time.Sleep(time.Minute)
 		if _, done := s.tally(g); !maps.Equal(done, map[ident.Offset]string{0: "dead", 2: "dead"}) {
 			t.Errorf("%v", done)
 		}
@@ -195,6 +197,88 @@ func TestLettersOutliveALeader(t *testing.T) {
 		}
 		if p, _ := s.nodes[n2].post(ref); len(p.atWork()) > 0 {
 			t.Errorf("%d units", len(p.atWork()))
+		}
+	})
+}
+
+// A new leader asks once, whatever number of groups has no members, and only of the groups
+// that have letters left it reads anything.
+func TestManyIdleGroupsCostANewLeaderOneQuestion(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref := topic.Ref(0)
+		s.log.Append(ref, "a")
+		const groups, dying = 2000, cluster.MaxProgress + 40
+		s.set(func(s *stage) { s.refuse = fault.New(fault.DiskFull, "full") })
+		var all []*cluster.Group
+		for i := range groups {
+			g := s.group(topic, fmt.Sprintf("g%04d", i), func(s *cluster.GroupSettings) { s.DeadLetter = "dead" })
+			if all = append(all, g); i < dying {
+				s.set(func(s *stage) {
+					of := s.progress[g.ID][0]
+					of.intents, of.sequence = []cluster.Intent{{Offset: 0, Deliveries: 1, Reason: "bad"}}, 1
+				})
+			}
+		}
+		s.set(func(s *stage) { s.refuse, s.loads = nil, 0 })
+		s.lead(ref, n2)
+		time.Sleep(time.Minute)
+		for i, g := range all {
+			_, done := s.tally(g)
+			if (done[0] == "dead") != (i < dying) {
+				t.Fatalf("%s: %v", g.Name, done)
+			}
+		}
+		s.set(func(s *stage) {
+			if s.loads > 8 {
+				t.Errorf("%d questions", s.loads)
+			}
+		})
+		if n := len(s.letters(t, "dead")); n != dying {
+			t.Errorf("%d letters", n)
+		}
+		if p, _ := s.nodes[n2].post(ref); len(p.atWork()) > 0 {
+			t.Errorf("%d units", len(p.atWork()))
+		}
+	})
+}
+
+// Groups are found by their ids, as they come, change and go.
+func TestGroupsAreFoundByTheirIDs(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		b := s.nodes[n1]
+		now := map[string]ident.GroupID{}
+		var gone []ident.GroupID
+		for i := range 2000 {
+			name := fmt.Sprintf("g%d", i%50)
+			if id, there := now[name]; there {
+				gone = append(gone, id)
+				s.mu.Lock()
+				s.changeLocked(func(snap *cluster.Snapshot) { snap.Groups[topic.ID] = snap.Groups[topic.ID].Without(name) })
+				s.mu.Unlock()
+			}
+			g := &cluster.Group{ID: ident.GroupID(uuid.New()), Topic: topic.ID, Name: name}
+			s.mu.Lock()
+			s.changeLocked(func(snap *cluster.Snapshot) {
+				g.Modified = snap.Index
+				snap.Groups[topic.ID] = snap.Groups[topic.ID].With(g)
+			})
+			s.mu.Unlock()
+			now[name] = g.ID
+		}
+		ids := slices.Collect(maps.Values(now))
+		found := b.named(topic.ID, slices.Concat(ids, gone, ids))
+		if len(found) != len(ids) {
+			t.Fatalf("%d of %d are found", len(found), len(ids))
+		}
+		for _, g := range found {
+			if now[g.Name] != g.ID {
+				t.Errorf("%s is not there any more", g.Name)
+			}
+		}
+		if n := len(b.names[topic.ID]); n > 2*len(now)+staleNames {
+			t.Errorf("%d names of %d groups", n, len(now))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -363,6 +364,15 @@ func (s *stage) Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.
 	defer s.mu.Unlock()
 	s.loads++
 	var out []cluster.GroupProgress
+	if of.Dying {
+		for g := range s.snap.Groups[of.Partition.Topic].All() {
+			if len(s.progress[g.ID][of.Partition.Index].intents) > 0 && bytes.Compare(g.ID[:], of.Beyond[:]) > 0 {
+				out = append(out, cluster.GroupProgress{Group: g.ID, Reset: g.Reset})
+			}
+		}
+		slices.SortFunc(out, func(a, b cluster.GroupProgress) int { return bytes.Compare(a.Group[:], b.Group[:]) })
+		return out[:min(len(out), cluster.MaxProgress)], nil
+	}
 	wanted := map[ident.GroupID]bool{}
 	for _, id := range of.Groups {
 		wanted[id] = true

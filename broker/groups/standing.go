@@ -38,21 +38,6 @@ func (g *Groups) Standings(ctx context.Context, s rpc.StandingsOf) ([]rpc.GroupS
 	return out, nil
 }
 
-// named are the groups of a topic that have certain ids.
-func (g *Groups) named(topic ident.TopicID, ids []ident.GroupID) []*cluster.Group {
-	wanted := make(map[ident.GroupID]bool, len(ids))
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	var all []*cluster.Group
-	for group := range g.known().Groups[topic].All() {
-		if wanted[group.ID] {
-			all = append(all, group)
-		}
-	}
-	return all
-}
-
 // RecordStatus says what became of a record in each group of its topic.
 func (g *Groups) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.RecordStatus, error) {
 	if err := g.reached(ctx, s.Index); err != nil {

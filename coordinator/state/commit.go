@@ -1,6 +1,9 @@
 package state
 
 import (
+	"bytes"
+	"slices"
+
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
@@ -65,6 +68,21 @@ func mayAcknowledge(g *cluster.Group, c *cluster.CommitOf) bool {
 		}
 	}
 	return c.Member == "" && c.Epoch == 0 || lives(g, &cluster.MemberLife{Member: c.Member, Epoch: c.Epoch})
+}
+
+// Dying are groups with intents on a partition, by id, at most so many of those beyond one.
+// Who leads the partition asks once, when it comes to lead.
+func (m *Machine) Dying(of ident.Partition, beyond ident.GroupID, most int) (all []cluster.GroupProgress) {
+	for g := range m.view.Groups[of.Topic].All() {
+		if bytes.Compare(g.ID[:], beyond[:]) <= 0 {
+			continue
+		}
+		if p := m.groups[g.ID].find(of.Index); p != nil && len(p.Intents) > 0 {
+			all = append(all, cluster.GroupProgress{Group: g.ID, Reset: g.Reset})
+		}
+	}
+	slices.SortFunc(all, func(a, b cluster.GroupProgress) int { return bytes.Compare(a.Group[:], b.Group[:]) })
+	return all[:min(len(all), most)]
 }
 
 // Progress tells how far groups have come on a partition. Nothing of it ever changes.

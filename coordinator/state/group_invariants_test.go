@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -122,6 +123,34 @@ type place struct {
 	partition ident.Index
 }
 
+// dyingFault says what is wrong with who is said to have letters on their way.
+func dyingFault(m *state.Machine, s *cluster.Snapshot) string {
+	for _, t := range s.ByID {
+		for _, p := range t.Partitions {
+			want := map[ident.GroupID]bool{}
+			for g := range s.Groups[t.ID].All() {
+				if got := progressOf(m, g, p.Index); got != nil && len(got.Intents) > 0 {
+					want[g.ID] = true
+				}
+			}
+			beyond := ident.GroupID{}
+			for some := m.Dying(t.Ref(p.Index), beyond, 2); len(some) > 0; some = m.Dying(t.Ref(p.Index), beyond, 2) {
+				for _, g := range some {
+					if !want[g.Group] || bytes.Compare(g.Group[:], beyond[:]) <= 0 {
+						return "a group is said to have letters on their way, and has none, or is named twice"
+					}
+					delete(want, g.Group)
+					beyond = g.Group
+				}
+			}
+			if len(want) > 0 {
+				return "a group with letters on their way is left out"
+			}
+		}
+	}
+	return ""
+}
+
 // everything is the progress of all groups on all partitions.
 func everything(m *state.Machine, s *cluster.Snapshot) map[place]cluster.GroupProgress {
 	all := map[place]cluster.GroupProgress{}
@@ -168,6 +197,9 @@ func TestGroupsStayWhole(t *testing.T) {
 				follower = follow(t, follower, now)
 			}
 			after := everything(m, now)
+			if fault := dyingFault(m, now); fault != "" {
+				t.Fatal(fault)
+			}
 			for id, table := range now.Groups {
 				if table.Len() == 0 || now.ByID[id] == nil {
 					t.Fatal("a table of no groups, or of no topic")

@@ -185,6 +185,10 @@ type ProgressOf struct {
 	Partition ident.Partition
 	After     uint64
 	Groups    []ident.GroupID // at most MaxProgress; those that are not there are left out
+	// Dying asks instead for those with records whose letters are on their way, by their ids
+	// from the first after Beyond on, at most MaxProgress of them and without their progress.
+	Dying  bool
+	Beyond ident.GroupID
 }
 
 // MaxProgress is how many groups' progress is asked for at once.

@@ -37,7 +37,11 @@ func (r *Peer) Touch(ctx context.Context, signs []cluster.SignOfLife) (cluster.L
 func (r *Peer) Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
 	ctx, end := context.WithCancel(r.outgoing(ctx))
 	defer end()
-	q := &tidewirepb.ProgressRequest{Partition: partitionMessage(of.Partition), After: of.After}
+	q := &tidewirepb.ProgressRequest{Partition: partitionMessage(of.Partition), After: of.After, Dying: of.Dying}
+	most := len(of.Groups)
+	if of.Dying {
+		q.Beyond, most = of.Beyond[:], cluster.MaxProgress
+	}
 	for i := range of.Groups {
 		q.Groups = append(q.Groups, of.Groups[i][:])
 	}
@@ -52,7 +56,7 @@ func (r *Peer) Progress(ctx context.Context, of cluster.ProgressOf) ([]cluster.G
 		if err := openDocument(a.Progress, &part); err != nil {
 			return nil, err
 		}
-		if all = append(all, part...); len(all) > len(of.Groups) {
+		if all = append(all, part...); len(all) > most {
 			return nil, fault.New(fault.CoordinatorUnavailable, "%s answers of more groups than it was asked for", r.name())
 		}
 	}

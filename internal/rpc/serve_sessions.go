@@ -62,7 +62,12 @@ func (c coordinatorService) Progress(r *tidewirepb.ProgressRequest, stream grpc.
 	if len(r.Groups) > cluster.MaxProgress {
 		return refuse(fault.New(fault.Invalid, "the progress of %d groups; one call takes %d", len(r.Groups), cluster.MaxProgress))
 	}
-	of := cluster.ProgressOf{After: r.After}
+	of := cluster.ProgressOf{After: r.After, Dying: r.Dying}
+	if len(r.Beyond) > 0 {
+		if of.Beyond, err = id16[ident.GroupID](r.Beyond); err != nil {
+			return refuse(fault.As(err))
+		}
+	}
 	if of.Partition, err = partitionOf(r.Partition); err != nil {
 		return refuse(fault.As(err))
 	}

@@ -321,6 +321,11 @@ func TestProgressComesInParts(t *testing.T) {
 	if got, err := r.Progress(t.Context(), of); err != nil || len(got) != 0 {
 		t.Errorf("%d groups, %v", len(got), err)
 	}
+	dying := cluster.ProgressOf{Partition: topic, After: 78, Dying: true, Beyond: ident.GroupID{7}}
+	c.done = []cluster.GroupProgress{{Group: ident.GroupID{8}, Reset: 3}}
+	if got, err := r.Progress(t.Context(), dying); err != nil || !reflect.DeepEqual(got, c.done) || !reflect.DeepEqual(c.of, dying) {
+		t.Errorf("%+v of %+v, %v", got, c.of, err)
+	}
 	of.Groups = append(of.Groups, ident.GroupID{})
 	if _, err := r.Progress(t.Context(), of); !fault.Is(err, fault.Invalid) {
 		t.Error(err)

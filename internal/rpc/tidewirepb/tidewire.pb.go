@@ -997,6 +997,8 @@ type ProgressRequest struct {
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	Groups        [][]byte               `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"` // 16 bytes each
+	Dying         bool                   `protobuf:"varint,4,opt,name=dying,proto3" json:"dying,omitempty"`  // instead of groups, those with letters on their way
+	Beyond        []byte                 `protobuf:"bytes,5,opt,name=beyond,proto3" json:"beyond,omitempty"` // of these, those after this one; 16 bytes, or none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1048,6 +1050,20 @@ func (x *ProgressRequest) GetAfter() uint64 {
 func (x *ProgressRequest) GetGroups() [][]byte {
 	if x != nil {
 		return x.Groups
+	}
+	return nil
+}
+
+func (x *ProgressRequest) GetDying() bool {
+	if x != nil {
+		return x.Dying
+	}
+	return false
+}
+
+func (x *ProgressRequest) GetBeyond() []byte {
+	if x != nil {
+		return x.Beyond
 	}
 	return nil
 }
@@ -4207,11 +4223,13 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ago_ns\x18\x04 \x01(\x03R\x05agoNs\"#\n" +
 	"\rTouchResponse\x12\x12\n" +
-	"\x04lost\x18\x01 \x03(\rR\x04lost\"u\n" +
+	"\x04lost\x18\x01 \x03(\rR\x04lost\"\xa3\x01\n" +
 	"\x0fProgressRequest\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x16\n" +
-	"\x06groups\x18\x03 \x03(\fR\x06groups\"E\n" +
+	"\x06groups\x18\x03 \x03(\fR\x06groups\x12\x14\n" +
+	"\x05dying\x18\x04 \x01(\bR\x05dying\x12\x16\n" +
+	"\x06beyond\x18\x05 \x01(\fR\x06beyond\"E\n" +
 	"\x10ProgressResponse\x121\n" +
 	"\bprogress\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\bprogress\"\xf1\x01\n" +
 	"\rAppendRequest\x125\n" +
