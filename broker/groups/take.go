@@ -119,7 +119,9 @@ func (c *taking) listen() {
 }
 
 // answer is what there is to say. Who leases nothing is told by More that he could.
-func (c *taking) answer() rpc.Taken { return rpc.Taken{Of: c.of, More: c.more || c.could} }
+func (c *taking) answer() rpc.Taken {
+	return rpc.Taken{Of: c.of, More: c.more || c.could, Held: c.g.held(c.Group, c.units, c.Member)}
+}
 
 // try goes through all partitions. True: there is something to answer.
 func (c *taking) try(ctx context.Context) bool {

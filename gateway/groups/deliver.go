@@ -37,6 +37,7 @@ func (g *Groups) Messages(ctx context.Context, q Fetch) (Fetched, error) {
 	}
 	m := Membership{View: v, Member: q.Member, Epoch: q.Epoch}
 	g.Hear(m)
+	defer g.hands.begin(m.Life()).end() // what leaders have said outlasts the first pull
 	f := &fetching{m: m, q: q, ctx: ctx}
 	defer g.keepAlive(m)()
 	// What there is comes from all leaders alike. Only where nobody has anything does the

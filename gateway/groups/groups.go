@@ -75,13 +75,14 @@ const (
 type Groups struct {
 	cfg     Config
 	watches watches
+	hands   hands
 	crowd   crowd
 	metrics metrics
 }
 
 // New makes it. It starts nothing; changes are noticed only while Run does.
 func New(cfg Config) *Groups {
-	return &Groups{cfg: cfg, watches: newWatches(), metrics: newMetrics(cfg.Registerer)}
+	return &Groups{cfg: cfg, watches: newWatches(), hands: newHands(), metrics: newMetrics(cfg.Registerer)}
 }
 
 // Run follows the change feed until ctx ends.

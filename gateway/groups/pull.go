@@ -23,6 +23,9 @@ const (
 	waitPause = 50 * time.Millisecond
 	// takeTime bounds a take, which nothing else ends.
 	takeTime = 5 * time.Second
+	// fullPause is how long one who holds as much as he may waits before his leaders are
+	// asked again, where he settles nothing here.
+	fullPause = time.Second
 )
 
 // sink is where what is taken for a member goes. All of it is called by one goroutine.
@@ -57,6 +60,12 @@ type puller struct {
 	leads   map[ident.NodeID]*lead
 	ready   []*lead // that have something, in the order in which they said so
 	orphans int     // partitions that nobody leads
+
+	hand   *hand
+	most   int              // that the member may hold, of all leaders together
+	full   bool             // it holds so much, and somebody has more
+	news   <-chan struct{}  // of less
+	recall <-chan time.Time // when leaders are asked whether it is less
 }
 
 // lead is what one node leads of the member's partitions.
@@ -74,6 +83,7 @@ type lead struct {
 type answer struct {
 	*lead
 	more bool
+	held int
 	err  error
 }
 
@@ -82,9 +92,16 @@ type answer struct {
 // nothing now. Records that were leased have gone to the sink.
 func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, until <-chan time.Time) error {
 	waits, end := context.WithCancel(ctx)
-	p := &puller{g: g, m: m, once: once, watch: g.watches.begin(m.View), ctx: waits, answers: make(chan answer), leads: map[ident.NodeID]*lead{}}
+	p := &puller{
+		g: g, m: m, once: once, watch: g.watches.begin(m.View), ctx: waits, answers: make(chan answer), leads: map[ident.NodeID]*lead{},
+		hand: g.hands.begin(m.Life()), most: m.Group.Settings.MaxInFlight,
+	}
+	news, deaf := p.hand.listen()
+	p.news = news
 	defer func() {
 		p.watch.end()
+		deaf()
+		p.hand.end()
 		end()
 		p.waiting.Wait()
 	}()
@@ -93,7 +110,7 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 		if done := p.gathered() && p.take(to); done || ctx.Err() != nil {
 			return nil
 		}
-		if p.once && p.aimed && p.nothing() {
+		if p.once && p.aimed && (p.full || p.nothing()) {
 			return p.why()
 		}
 		select {
@@ -105,6 +122,10 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 			if err := p.aim(to); err != nil {
 				return err
 			}
+		case <-p.news:
+			p.recount()
+		case <-p.recall:
+			p.recount()
 		case <-to.woken():
 		case <-until:
 			return p.why()
@@ -174,6 +195,8 @@ func (p *puller) aim(to sink) error {
 	of := group.Leaders(v.Topic, has.Held)
 	p.orphans = len(of[ident.NodeID{}])
 	delete(of, ident.NodeID{}) // a leader comes with another snapshot
+	p.most = v.Group.Settings.MaxInFlight
+	p.hand.keep(func(n ident.NodeID) bool { return of[n] != nil })
 	for node, l := range p.leads {
 		if refs := of[node]; !slices.Equal(refs, l.of) {
 			p.leave(l)
@@ -225,7 +248,7 @@ func (p *puller) wait(l *lead) {
 		if err == nil {
 			var t rpc.Taken
 			t, err = b.Take(ctx, rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: limit})
-			a.more = t.More
+			a.more, a.held = t.More, t.Held
 			if err == nil && !t.More {
 				err = refused(t.Of)
 			}
@@ -257,6 +280,9 @@ func refused(of []rpc.TakenOf) error {
 func (p *puller) answered(a answer) {
 	if p.leads[a.node] != a.lead {
 		return // of a former aim
+	}
+	if a.err == nil {
+		p.hand.says(a.node, a.held)
 	}
 	if a.more {
 		p.isReady(a.lead)
@@ -299,8 +325,28 @@ func (p *puller) take(to sink) (done bool) {
 			return done
 		}
 		l := p.ready[0]
+		var taken rpc.Taken
+		var err error
+		p.full = false
+		if !p.hand.take(p.ctx, func() {
+			_, held := p.hand.at(l.node)
+			if p.full = held >= p.most; p.full {
+				return
+			}
+			messages = min(messages, p.most-held)
+			if taken, err = p.lease(l, messages, bytes); err == nil {
+				p.hand.says(l.node, taken.Held)
+			}
+		}) {
+			return done
+		}
+		if p.full {
+			if p.recall == nil {
+				p.recall = time.After(fullPause)
+			}
+			return done
+		}
 		p.ready = p.ready[1:]
-		taken, err := p.lease(l, messages, bytes)
 		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
 		done = to.take(got) || done
 		for _, of := range got {
@@ -317,6 +363,21 @@ func (p *puller) take(to sink) (done bool) {
 		p.drain()
 	}
 	return done
+}
+
+// recount asks the leaders of what the member holds, where it holds as much as it may.
+func (p *puller) recount() {
+	p.recall = nil
+	if !p.full {
+		return
+	}
+	p.full = false
+	for _, l := range p.leads {
+		if here, _ := p.hand.at(l.node); here > 0 {
+			p.ready = slices.DeleteFunc(p.ready, func(o *lead) bool { return o == l })
+			p.again(l)
+		}
+	}
 }
 
 // lease takes from one leader. It is not given up with the caller: what was leased would

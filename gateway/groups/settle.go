@@ -73,6 +73,7 @@ func (g *Groups) settle(ctx context.Context, v group.View, life cluster.MemberLi
 	for i, err := range failed {
 		settled = append(settled, rpc.SettledOf{Partition: v.Topic.Ref(i), Err: err})
 	}
+	g.hands.settled(life)
 	return group.Outcomes(settled)
 }
 

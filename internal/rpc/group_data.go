@@ -35,6 +35,7 @@ type Taken struct {
 	Of []TakenOf
 	// More says that there is something to take that did not fit: with Limit 0, anything.
 	More bool
+	Held int // how many records the member holds now, of the partitions that were named
 }
 
 // TakenOf is one partition's part of a Taken: either Err, or leases in the order in

@@ -24,7 +24,7 @@ func (r *Peer) Take(ctx context.Context, t Take) (Taken, error) {
 	if err != nil {
 		return Taken{}, err
 	}
-	out := Taken{Of: make([]TakenOf, len(a.Items)), More: a.More}
+	out := Taken{Of: make([]TakenOf, len(a.Items)), More: a.More, Held: int(a.Held)}
 	for i, it := range a.Items {
 		of := TakenOf{Batches: it.Batches, Leases: make([]Lease, len(it.Leases)), Err: errorOf(it.Problem)}
 		if of.Partition, err = partitionOf(it.Partition); err != nil {

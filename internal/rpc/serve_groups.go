@@ -43,7 +43,7 @@ func (v brokerService) Take(ctx context.Context, r *tidewirepb.TakeRequest) (*ti
 }
 
 func takenMessage(t *Taken) (*tidewirepb.TakeResponse, error) {
-	out := &tidewirepb.TakeResponse{Items: make([]*tidewirepb.TakeResponse_Item, len(t.Of)), More: t.More}
+	out := &tidewirepb.TakeResponse{Items: make([]*tidewirepb.TakeResponse_Item, len(t.Of)), More: t.More, Held: uint32(t.Held)}
 	bytes := 0
 	for i := range t.Of {
 		of := &t.Of[i]

@@ -1974,6 +1974,7 @@ type TakeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*TakeResponse_Item   `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Held          uint32                 `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"` // records of these partitions in the member's hands
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2020,6 +2021,13 @@ func (x *TakeResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *TakeResponse) GetHeld() uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
 }
 
 type SettleRequest struct {
@@ -4356,10 +4364,11 @@ const file_tidewire_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1b\n" +
 	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x12\x17\n" +
-	"\await_ns\x18\x06 \x01(\x03R\x06waitNs\"\xf0\x02\n" +
+	"\await_ns\x18\x06 \x01(\x03R\x06waitNs\"\x84\x03\n" +
 	"\fTakeResponse\x124\n" +
 	"\x05items\x18\x01 \x03(\v2\x1e.tidewire.v1.TakeResponse.ItemR\x05items\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x1aT\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\rR\x04held\x1aT\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\rR\bdelivery\x12\x17\n" +

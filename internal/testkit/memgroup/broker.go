@@ -90,6 +90,11 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 	if err := b.failsLocked(call); err != nil {
 		return out, next, err
 	}
+	defer func() {
+		if g := b.groups[t.Group]; g != nil {
+			out.Held = g.inFlight(t.Member, t.Partitions)
+		}
+	}()
 	left := t.Limit
 	bytes := t.MaxBytes
 	for _, ref := range t.Partitions {
@@ -104,7 +109,7 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 			continue
 		}
 		bounds, _ := b.log.Bounds(ctx, ref)
-		for o := max(p.floor, bounds.Start); o < bounds.HW && g.inFlight(t.Member) < g.Settings.MaxInFlight; o++ {
+		for o := max(p.floor, bounds.Start); o < bounds.HW && g.inFlight(t.Member, t.Partitions) < g.Settings.MaxInFlight; o++ {
 			f := p.records[o]
 			if f != nil && !f.free() {
 				if f.state == rpc.InFlight || f.state == rpc.Received {
@@ -142,9 +147,13 @@ func (f *fate) free() bool {
 	return (f.state == rpc.Received || f.state == rpc.InFlight || f.state == "") && !time.Now().Before(f.until)
 }
 
-func (g *kept) inFlight(member string) (n int) {
-	for _, p := range g.parts {
-		for _, f := range p.records {
+// inFlight is how many records of some partitions a member holds.
+func (g *kept) inFlight(member string, of []ident.Partition) (n int) {
+	for _, ref := range of {
+		if g.parts[ref.Index] == nil {
+			continue
+		}
+		for _, f := range g.parts[ref.Index].records {
 			if f.state == rpc.InFlight && f.member == member && time.Now().Before(f.until) {
 				n++
 			}
