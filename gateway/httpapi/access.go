@@ -55,10 +55,16 @@ func (a *API) admin(run action) action {
 	}
 }
 
-// ownPage refuses a stream to a page of a foreign origin. Its browser would keep
-// the events from it, but the stream would take a connection's place.
-func (a *API) ownPage(r *http.Request) error {
-	switch v := a.cfg.Origins.Judge(r); v {
+// ownPage refuses what a page of a foreign origin sends, whatever its method.
+func (a *API) ownPage(r *http.Request) error { return refused(a.cfg.Origins.Judge(r), r) }
+
+// ownRead refuses a GET that does more than read to a page of a foreign origin, be it one
+// that only embeds the address. Its browser would keep the answer from it, but a stream
+// would take a connection's place, and messages of a group would be leased.
+func (a *API) ownRead(r *http.Request) error { return refused(a.cfg.Origins.JudgeRead(r), r) }
+
+func refused(v origin.Verdict, r *http.Request) error {
+	switch v {
 	case origin.Foreign, origin.Stranger:
 		return origin.Refuse(v, r)
 	}

@@ -47,7 +47,7 @@ func resumeFrom(place *deliver.Request, r *http.Request, q params) {
 
 // stream answers with server-sent events.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, place deliver.Request) error {
-	if err := a.ownPage(r); err != nil {
+	if err := a.ownRead(r); err != nil {
 		return err
 	}
 	if err := a.cfg.Streams.Admit(); err != nil {

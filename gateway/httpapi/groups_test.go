@@ -236,10 +236,20 @@ func TestAForeignPageTakesNoMessages(t *testing.T) {
 	m := n.join("orders", "g", "w1")
 	n.publish("orders", "1")
 	n.want(http.StatusForbidden, "GET", "/groups/orders/g/messages?"+m.query, "", "Origin: https://evil.example")
+	// An image, a frame or a link sends no Origin.
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Referer: https://evil.example/page"} {
+		if r := n.want(http.StatusForbidden, "GET", "/groups/orders/g/messages?"+m.query, "", header); r.json(t)["code"] != "forbidden" {
+			t.Errorf("%s: %s", header, r.body)
+		}
+		n.want(http.StatusForbidden, "GET", "/topics/orders/events", "", header)
+		n.want(http.StatusOK, "GET", "/topics/orders", "", header) // it only reads
+	}
 	if n.groups.Calls("take") > 0 {
 		t.Error("something was leased")
 	}
-	n.want(http.StatusOK, "GET", "/groups/orders/g/messages?"+m.query, "", "Origin: https://app.example.com")
+	n.want(http.StatusOK, "GET", "/groups/orders/g/messages?"+m.query, "", "Origin: https://app.example.com", "Sec-Fetch-Site: cross-site")
+	n.want(http.StatusOK, "GET", "/groups/orders/g/messages?"+m.query, "", "Sec-Fetch-Site: same-origin")
+	n.want(http.StatusOK, "GET", "/groups/orders/g/messages?"+m.query, "", "Sec-Fetch-Site: none") // its address was typed
 }
 
 func TestAWaitForMessagesEndsWithTheNode(t *testing.T) {

@@ -113,9 +113,9 @@ func (a *API) settle(w http.ResponseWriter, r *http.Request) error {
 }
 
 // groupMessages is GET /groups/{topic}/{group}/messages. It changes something, whatever
-// its method says: a page of a foreign origin may not call it.
+// its method says: a page of a foreign origin may not call it, nor embed it.
 func (a *API) groupMessages(w http.ResponseWriter, r *http.Request) error {
-	if err := a.ownPage(r); err != nil {
+	if err := a.ownRead(r); err != nil {
 		return err
 	}
 	q, err := query(r, "member", "epoch", "limit", "wait", "max_bytes")

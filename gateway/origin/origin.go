@@ -46,8 +46,27 @@ func New(allowed []string, advertised string) Policy {
 }
 
 // Judge says where a request comes from.
-func (p Policy) Judge(r *http.Request) Verdict {
-	origin := r.Header.Get("Origin")
+func (p Policy) Judge(r *http.Request) Verdict { return p.judge(r, r.Header.Get("Origin")) }
+
+// JudgeRead says where a GET comes from that does more than read. A page that embeds its
+// address, or leads to it, sends no Origin with it: what tells then is what the browser says
+// of the page (Sec-Fetch-Site), and one that says nothing at all may name it (Referer).
+func (p Policy) JudgeRead(r *http.Request) Verdict {
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case r.Header.Get("Origin") != "":
+	case site == "cross-site" || site == "same-site":
+		return Foreign
+	case site == "":
+		if u, err := url.Parse(r.Header.Get("Referer")); err == nil && u.Host != "" {
+			if v := p.judge(r, u.Scheme+"://"+u.Host); v == Foreign {
+				return v
+			}
+		}
+	}
+	return p.Judge(r)
+}
+
+func (p Policy) judge(r *http.Request, origin string) Verdict {
 	if origin == "" {
 		return None
 	}
@@ -78,6 +97,9 @@ func (p Policy) knows(host string) bool {
 // Refuse is the error for a page that may not do something.
 func Refuse(v Verdict, r *http.Request) error {
 	origin := clip(r.Header.Get("Origin"))
+	if origin == "" {
+		return fault.New(fault.Forbidden, "pages of other hosts may not embed this address or lead to it; a page whose origin allowed_origins names may fetch it").With("origin", "null")
+	}
 	if v == Stranger {
 		return fault.New(fault.Forbidden, "this node is not known as %q, so its page of origin %q may not call it: name the origin in allowed_origins, or the host in advertise_http",
 			clip(hostname(r.Host)), origin).With("origin", origin)

@@ -54,3 +54,39 @@ func TestWhereARequestComesFrom(t *testing.T) {
 		}
 	}
 }
+
+// What a browser says of a page counts where it sends no Origin, and nothing where it does.
+func TestAReadThatDoesMoreNamesItsPage(t *testing.T) {
+	p := origin.New([]string{"https://app.example.com"}, "")
+	for _, c := range []struct {
+		origin, site, referer string
+		want                  origin.Verdict
+	}{
+		{"", "", "", origin.None},
+		{"", "none", "", origin.None},
+		{"", "same-origin", "https://evil.example/", origin.None},
+		{"", "cross-site", "", origin.Foreign},
+		{"", "same-site", "", origin.Foreign},
+		{"", "cross-site", "http://127.0.0.1:8080/", origin.Foreign},
+		{"", "", "http://127.0.0.1:8080/groups", origin.None},
+		{"", "", "http://evil.example/", origin.Foreign},
+		{"", "", "https://app.example.com/page", origin.None},
+		{"", "", "::", origin.None},
+		{"https://app.example.com", "cross-site", "", origin.Allowed},
+		{"http://127.0.0.1:8080", "", "http://evil.example/", origin.Own},
+		{"https://evil.example", "same-origin", "", origin.Foreign},
+	} {
+		r := httptest.NewRequest("GET", "/groups/a/b/messages", nil)
+		r.Host = "127.0.0.1:8080"
+		for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site, "Referer": c.referer} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if got := p.JudgeRead(r); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		} else if err := origin.Refuse(got, r); got == origin.Foreign && (!fault.Is(err, fault.Forbidden) || !strings.Contains(err.Error(), "allowed_origins")) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
