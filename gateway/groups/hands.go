@@ -22,8 +22,9 @@ type hand struct {
 	users  int
 	taking chan struct{} // has one entry while somebody takes for this life
 
-	held map[ident.NodeID]int // by leader
-	news map[chan struct{}]struct{}
+	held  map[ident.NodeID]int // by leader
+	takes map[ident.NodeID]int // that were made of it
+	news  map[chan struct{}]struct{}
 }
 
 func newHands() hands { return hands{mu: new(sync.Mutex), of: map[cluster.MemberLife]*hand{}} }
@@ -34,7 +35,7 @@ func (all *hands) begin(life cluster.MemberLife) *hand {
 	defer all.mu.Unlock()
 	h := all.of[life]
 	if h == nil {
-		h = &hand{all: all, life: life, taking: make(chan struct{}, 1), held: map[ident.NodeID]int{}, news: map[chan struct{}]struct{}{}}
+		h = &hand{all: all, life: life, taking: make(chan struct{}, 1), held: map[ident.NodeID]int{}, takes: map[ident.NodeID]int{}, news: map[chan struct{}]struct{}{}}
 		all.of[life] = h
 	}
 	h.users++
@@ -76,11 +77,28 @@ func (all *hands) settled(life cluster.MemberLife) {
 	}
 }
 
-// says takes in what a leader knows.
-func (h *hand) says(leader ident.NodeID, held int) {
+// made counts the takes of a leader: what it says is of a time after so many.
+func (h *hand) made(leader ident.NodeID) int {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	h.held[leader] = held
+	return h.takes[leader]
+}
+
+// says takes in what a leader knows, if nothing was taken of it since it was asked.
+func (h *hand) says(leader ident.NodeID, held, takes int) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	if h.takes[leader] == takes {
+		h.held[leader] = held
+	}
+}
+
+// counts notes a take, before it is made.
+func (h *hand) counts(leader ident.NodeID) (takes int) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	h.takes[leader]++
+	return h.takes[leader]
 }
 
 // keep forgets what others than these leaders said.

@@ -64,6 +64,7 @@ type puller struct {
 	hand   *hand
 	most   int              // that the member may hold, of all leaders together
 	full   bool             // it holds so much, and somebody has more
+	missed bool             // it settled something while it was not full: what leaders said may be from before
 	news   <-chan struct{}  // of less
 	recall <-chan time.Time // when leaders are asked whether it is less
 }
@@ -83,8 +84,9 @@ type lead struct {
 type answer struct {
 	*lead
 	more bool
-	held int
 	err  error
+
+	held, takes int // what the member holds, after so many takes
 }
 
 // pull takes for a member until the sink has had what it wants, ctx or until ends (that
@@ -206,7 +208,7 @@ func (p *puller) aim(to sink) error {
 		if p.leads[node] == nil {
 			l := &lead{node: node, of: refs, index: max(v.Topic.Modified, v.Group.Modified)}
 			p.leads[node] = l
-			p.wait(l)
+			p.wait(l, false)
 		}
 	}
 	return nil
@@ -218,8 +220,8 @@ func (p *puller) leave(l *lead) {
 	p.ready = slices.DeleteFunc(p.ready, func(o *lead) bool { return o == l })
 }
 
-// wait asks a leader to say when it has something.
-func (p *puller) wait(l *lead) {
+// wait asks a leader to say when it has something, or, to look, at once what it has.
+func (p *puller) wait(l *lead, look bool) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	l.cancel = cancel
 	limit, pause := waitTime, min(time.Duration(l.misses*l.misses)*time.Millisecond, waitPause)
@@ -228,6 +230,8 @@ func (p *puller) wait(l *lead) {
 	}
 	leave := func() {}
 	switch {
+	case look:
+		limit, pause = 0, 0
 	case p.once:
 		limit = 0
 	case l.node != p.g.cfg.Self:
@@ -243,7 +247,7 @@ func (p *puller) wait(l *lead) {
 			return
 		}
 		began := time.Now()
-		a := answer{lead: l}
+		a := answer{lead: l, takes: p.hand.made(l.node)}
 		b, err := p.g.broker(l.node, l.of)
 		if err == nil {
 			var t rpc.Taken
@@ -254,7 +258,7 @@ func (p *puller) wait(l *lead) {
 			}
 		}
 		a.err = err
-		if rest := waitPause - time.Since(began); !p.once && !a.more && rest > 0 && !sleep.For(ctx, rest) {
+		if rest := waitPause - time.Since(began); !look && !p.once && !a.more && rest > 0 && !sleep.For(ctx, rest) {
 			return
 		}
 		select {
@@ -282,7 +286,7 @@ func (p *puller) answered(a answer) {
 		return // of a former aim
 	}
 	if a.err == nil {
-		p.hand.says(a.node, a.held)
+		p.hand.says(a.node, a.held, a.takes)
 	}
 	if a.more {
 		p.isReady(a.lead)
@@ -308,7 +312,7 @@ func (p *puller) nothing() bool {
 // again waits at a leader once more.
 func (p *puller) again(l *lead) {
 	l.cancel()
-	p.wait(l)
+	p.wait(l, false)
 }
 
 func (p *puller) isReady(l *lead) {
@@ -334,14 +338,17 @@ func (p *puller) take(to sink) (done bool) {
 				return
 			}
 			messages = min(messages, p.most-held)
+			takes := p.hand.counts(l.node)
 			if taken, err = p.lease(l, messages, bytes); err == nil {
-				p.hand.says(l.node, taken.Held)
+				p.hand.says(l.node, taken.Held, takes)
 			}
 		}) {
 			return done
 		}
 		if p.full {
-			if p.recall == nil {
+			if p.missed {
+				p.recount()
+			} else if p.recall == nil {
 				p.recall = time.After(fullPause)
 			}
 			return done
@@ -368,14 +375,15 @@ func (p *puller) take(to sink) (done bool) {
 // recount asks the leaders of what the member holds, where it holds as much as it may.
 func (p *puller) recount() {
 	p.recall = nil
-	if !p.full {
+	if p.missed = !p.full; p.missed {
 		return
 	}
 	p.full = false
 	for _, l := range p.leads {
 		if here, _ := p.hand.at(l.node); here > 0 {
 			p.ready = slices.DeleteFunc(p.ready, func(o *lead) bool { return o == l })
-			p.again(l)
+			l.cancel()
+			p.wait(l, true)
 		}
 	}
 }
