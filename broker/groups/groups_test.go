@@ -204,6 +204,31 @@ func TestATakeoverGoesOnWithoutLoss(t *testing.T) {
 	})
 }
 
+// Who extends hears how long the lease is, also where it had to wait for the coordinator.
+func TestAnExtensionSaysHowLongItIs(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		topic := s.topic("orders", 1)
+		ref, b := topic.Ref(0), s.nodes[n1]
+		g := s.group(topic, "billing", nil)
+		s.log.Append(ref, "a", "b")
+		m := s.join(g, "m1")
+		b.takes(t, ref, m, 2, 0, "0/1", "1/1")
+		time.Sleep(10 * time.Second)
+		s.set(func(s *stage) { s.delay = time.Second })
+		done, err := b.Settle(t.Context(), rpc.Settle{MemberLife: m, Of: []rpc.SettleOf{{Partition: ref, Through: -1, Ack: []ident.Offset{0}, Extend: []ident.Offset{1}}}})
+		if err != nil || done.Of[0].Err != nil || len(done.Of[0].Extended) != 1 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		if e := done.Of[0].Extended[0]; e.Offset != 1 || e.Left > 29*time.Second || e.Left < 28*time.Second {
+			t.Errorf("%+v", e)
+		}
+		done, err = b.Settle(t.Context(), rpc.Settle{MemberLife: m, Of: []rpc.SettleOf{{Partition: ref, Through: -1, Extend: []ident.Offset{0, 1}}}})
+		if err != nil || len(done.Of[0].Stale) != 1 || len(done.Of[0].Extended) != 1 || done.Of[0].Extended[0].Left != 30*time.Second {
+			t.Errorf("%+v, %v", done, err)
+		}
+	})
+}
+
 // Who acknowledges all up to a record at a new leader, which knows no leases, is told of what
 // that one cannot know; it reads the log up to there, and no further.
 func TestAllUpToARecordAfterATakeover(t *testing.T) {

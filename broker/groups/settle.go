@@ -20,6 +20,7 @@ func (g *Groups) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) 
 	}
 	out := rpc.Settled{Of: make([]rpc.SettledOf, len(s.Of))}
 	waits := make([]settling, len(s.Of))
+	began := time.Now()
 	by := time.Now().Add(loadLimit)
 	for i := range s.Of {
 		out.Of[i].Partition = s.Of[i].Partition
@@ -29,6 +30,9 @@ func (g *Groups) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) 
 		if waits[i].answer != nil {
 			waits[i].await(ctx, &out.Of[i])
 		}
+	}
+	for i := range out.Of { // leases have gone on while it waited
+		rpc.Pass(out.Of[i].Extended, time.Since(began))
 	}
 	return out, nil
 }
@@ -63,7 +67,7 @@ func (g *Groups) settle(ctx context.Context, by time.Time, s *rpc.Settle, of *rp
 		if did, failed = m.Settle(now, s.MemberLife, *of); failed != nil {
 			return
 		}
-		if out.Stale = did.Stale; did.Token == 0 {
+		if out.Stale, out.Extended = did.Stale, did.Extended; did.Token == 0 {
 			return
 		}
 		w = settling{u, did.Token, make(chan lease.Answer, 1)} // there is one answer
@@ -79,7 +83,7 @@ func (w *settling) await(ctx context.Context, out *rpc.SettledOf) {
 	select {
 	case a := <-w.answer:
 		if a.Unknown {
-			out.Stale, out.Err = nil, fault.New(fault.UnknownOutcome, "partition %d got another leader, or the group was moved, before the coordinator answered; say it again", out.Partition.Index)
+			out.Stale, out.Extended, out.Err = nil, nil, fault.New(fault.UnknownOutcome, "partition %d got another leader, or the group was moved, before the coordinator answered; say it again", out.Partition.Index)
 			return
 		}
 		out.Stale = append(out.Stale, a.Stale...)
@@ -87,6 +91,6 @@ func (w *settling) await(ctx context.Context, out *rpc.SettledOf) {
 		w.unit.mu.Lock()
 		delete(w.unit.settling, w.token)
 		w.unit.mu.Unlock()
-		out.Stale, out.Err = nil, fault.New(fault.UnknownOutcome, "the coordinator has not answered in time; say it again: %w", context.Cause(ctx))
+		out.Stale, out.Extended, out.Err = nil, nil, fault.New(fault.UnknownOutcome, "the coordinator has not answered in time; say it again: %w", context.Cause(ctx))
 	}
 }

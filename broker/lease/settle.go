@@ -15,6 +15,8 @@ type Settlement struct {
 	// Token: the call is answered once Answers names it. 0: it can be answered now.
 	Token Token
 	Stale []rpc.Stale
+	// Extended are the leases that were, and how long they last from now on.
+	Extended []rpc.Extended
 }
 
 // wait is a Settle call that is not decided.
@@ -55,10 +57,10 @@ func (m *Machine) Settle(now time.Time, by cluster.MemberLife, of rpc.SettleOf) 
 		c.take(r.Offset, c.reject(r))
 	}
 	if c.left == 0 {
-		return Settlement{Stale: c.stale}, nil
+		return Settlement{Stale: c.stale, Extended: c.extended}, nil
 	}
 	m.waits[c.token] = &wait{left: c.left}
-	return Settlement{c.token, c.stale}, nil
+	return Settlement{c.token, c.stale, c.extended}, nil
 }
 
 // foreign refuses every entry of what a member says that does not own the partition.
@@ -86,6 +88,8 @@ type call struct {
 	token Token
 	left  int
 	stale []rpc.Stale
+
+	extended []rpc.Extended
 }
 
 func (c *call) take(o ident.Offset, err error) {
@@ -207,6 +211,7 @@ func (c *call) extend(o ident.Offset) error {
 		e.until = until
 		m.timers.moved(&m.window, s)
 	}
+	c.extended = append(c.extended, rpc.Extended{Offset: o, Left: e.until - m.now})
 	return nil
 }
 

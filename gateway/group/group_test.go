@@ -182,11 +182,11 @@ func TestEachCallGetsItsOwnAnswer(t *testing.T) {
 	}
 	gone, lost, away := fault.New(fault.Fenced, "gone"), fault.New(fault.UnknownOutcome, "who knows"), fault.New(fault.LeaderUnavailable, "no leader")
 	answer := func(of ...rpc.SettledOf) string {
-		o := Outcomes(of)
+		o := Outcomes(of, time.Time{})
 		var out []string
 		for _, call := range [][]wire.Entry{one, two} {
-			stale, err := o.Of(call)
-			text := fmt.Sprint(Told(stale))
+			done, err := o.Of(call)
+			text := fmt.Sprint(Told(done.Stale))
 			if err != nil {
 				text += fmt.Sprint(" ", fault.KindOf(err), fault.As(err).Fields["partitions"])
 			}
@@ -210,6 +210,22 @@ func TestEachCallGetsItsOwnAnswer(t *testing.T) {
 		if got := answer(c.of...); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
+	}
+}
+
+// Who extends a lease hears how long it is then; of others nothing is said.
+func TestAnExtensionSaysHowLongTheLeaseIs(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	o := Outcomes([]rpc.SettledOf{
+		{Extended: []rpc.Extended{{Offset: 3, Left: 30 * time.Second}, {Offset: 4, Left: time.Second}}, Stale: []rpc.Stale{{Offset: 5, Err: fault.New(fault.Fenced, "no")}}},
+	}, now)
+	done, err := o.Of(entries("extend:0:3 extend:0:5 ack:0:4"))
+	if err != nil || len(done.Stale) != 1 {
+		t.Fatal(done, err)
+	}
+	got := string(AppendExtended(nil, done.Extended, now.Add(400*time.Millisecond)))
+	if want := `[{"partition":0,"offset":3,"lease_ms":29600,"lease_until":"2023-11-14T22:13:50.000Z"}]`; got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 

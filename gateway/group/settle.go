@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
@@ -17,6 +18,19 @@ type Stale struct {
 	Partition ident.Index
 	Offset    ident.Offset
 	Err       error // a *fault.Error
+}
+
+// Extended is a lease that was extended, and how long it is now.
+type Extended struct {
+	Partition ident.Index
+	Offset    ident.Offset
+	Until     time.Time
+}
+
+// Settled is what became of what one call said.
+type Settled struct {
+	Stale    []Stale
+	Extended []Extended
 }
 
 // Batch gathers entries of one member that go to the leaders together. The zero value is
@@ -138,17 +152,21 @@ func Twice(entries []wire.Entry) error {
 
 // Outcome is what became of a batch.
 type Outcome struct {
-	stale  map[ident.Index][]rpc.Stale // by offset
-	failed map[ident.Index]error
+	stale    map[ident.Index][]rpc.Stale // by offset
+	extended map[place]time.Time
+	failed   map[ident.Index]error
 }
 
-// Outcomes makes one of what leaders said of the parts.
-func Outcomes(of []rpc.SettledOf) Outcome {
-	o := Outcome{stale: map[ident.Index][]rpc.Stale{}, failed: map[ident.Index]error{}}
+// Outcomes makes one of what leaders said of the parts. now is when they did.
+func Outcomes(of []rpc.SettledOf, now time.Time) Outcome {
+	o := Outcome{stale: map[ident.Index][]rpc.Stale{}, extended: map[place]time.Time{}, failed: map[ident.Index]error{}}
 	for i := range of {
 		p := &of[i]
 		if p.Err != nil {
 			o.failed[p.Partition.Index] = p.Err
+		}
+		for _, e := range p.Extended {
+			o.extended[place{p.Partition.Index, e.Offset}] = now.Add(e.Left)
 		}
 		if all := slices.Clone(p.Stale); len(all) > 0 {
 			slices.SortStableFunc(all, func(a, b rpc.Stale) int { return cmp.Compare(a.Offset, b.Offset) })
@@ -199,11 +217,12 @@ func once(stale []Stale) []Stale {
 	})
 }
 
-// Of is the answer to the entries of one call: those that were not taken, and an error
-// where that is not known of some, or cannot be known yet. The error names the stale ones
+// Of is the answer to the entries of one call: those that were not taken and the leases
+// that were extended, and an error where that is not known of some, or cannot be known yet. The error names the stale ones
 // too, and the partitions whose entries are to be said again.
-func (o Outcome) Of(entries []wire.Entry) ([]Stale, error) {
+func (o Outcome) Of(entries []wire.Entry) (Settled, error) {
 	var stale []Stale
+	var extended []Extended
 	var worst error
 	var open []ident.Index
 	for _, e := range entries {
@@ -225,10 +244,14 @@ func (o Outcome) Of(entries []wire.Entry) ([]Stale, error) {
 		default:
 			stale = append(stale, o.between(e.Partition, e.Offset, e.Offset)...)
 		}
+		if until, ok := o.extended[place{e.Partition, e.Offset}]; ok && e.Verb == wire.Extend {
+			extended = append(extended, Extended{e.Partition, e.Offset, until})
+		}
 	}
 	stale = once(stale)
+	out := Settled{stale, extended}
 	if worst == nil {
-		return stale, nil
+		return out, nil
 	}
 	slices.Sort(open)
 	f := fault.As(worst)
@@ -239,7 +262,7 @@ func (o Outcome) Of(entries []wire.Entry) ([]Stale, error) {
 	if len(stale) > 0 {
 		f = f.With("stale", Told(stale))
 	}
-	return stale, f
+	return out, f
 }
 
 // definite says that an error will not go away: the entries that it is about are stale.
@@ -275,6 +298,19 @@ func AppendStale(b []byte, stale []Stale) []byte {
 			b = append(b, ',')
 		}
 		b = wire.Begin(b).Int("partition", int64(s.Partition)).Int("offset", int64(s.Offset)).Str("reason", s.Reason).Close()
+	}
+	return append(b, ']')
+}
+
+// AppendExtended writes the member "extended" of an answer.
+func AppendExtended(b []byte, extended []Extended, now time.Time) []byte {
+	b = append(b, '[')
+	for i, e := range extended {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = wire.Begin(b).Int("partition", int64(e.Partition)).Int("offset", int64(e.Offset)).Int("lease_ms", max(0, e.Until.Sub(now).Milliseconds())).
+			Raw("lease_until", append(wire.AppendTime([]byte{'"'}, e.Until.UnixMilli()), '"')).Close()
 	}
 	return append(b, ']')
 }

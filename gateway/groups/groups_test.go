@@ -115,8 +115,8 @@ func (w *world) settle(m groups.Membership, verb wire.Verb, of ...ident.Offset) 
 	for _, o := range of {
 		entries = append(entries, wire.Entry{Verb: verb, Offset: o, Delay: -1})
 	}
-	stale, err := w.groups.Settle(w.t.Context(), caller(m), entries)
-	return fmt.Sprint(group.Told(stale)), err
+	done, err := w.groups.Settle(w.t.Context(), caller(m), entries)
+	return fmt.Sprint(group.Told(done.Stale)), err
 }
 
 func TestWhatIsTakenIsSettledOrComesAgain(t *testing.T) {
@@ -299,10 +299,10 @@ func TestAnOutcomeThatIsNotKnownIsAnError(t *testing.T) {
 			}
 			return nil
 		})
-		stale, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack}, {Verb: wire.Ack, Partition: 1, Offset: 8}})
+		done, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack}, {Verb: wire.Ack, Partition: 1, Offset: 8}})
 		f := fault.As(err)
-		if !fault.Is(err, fault.UnknownOutcome) || fmt.Sprint(f.Fields["partitions"]) != "[0]" || fmt.Sprint(group.Told(stale)) != "[{1 8 fenced}]" {
-			t.Error(stale, err)
+		if !fault.Is(err, fault.UnknownOutcome) || fmt.Sprint(f.Fields["partitions"]) != "[0]" || fmt.Sprint(group.Told(done.Stale)) != "[{1 8 fenced}]" {
+			t.Error(done, err)
 		}
 		w.Fail(here, nil)
 		if stale, err := w.settle(m, wire.Ack, 0); stale != "[]" || err != nil {
@@ -312,8 +312,8 @@ func TestAnOutcomeThatIsNotKnownIsAnError(t *testing.T) {
 		if _, err := w.settle(m, wire.Ack, 0); !fault.Is(err, fault.LeaderUnavailable) {
 			t.Error(err)
 		}
-		if stale, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack, Partition: 9}}); fmt.Sprint(group.Told(stale)) != "[{9 0 partition-not-found}]" || err != nil {
-			t.Error(stale, err)
+		if done, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack, Partition: 9}}); fmt.Sprint(group.Told(done.Stale)) != "[{9 0 partition-not-found}]" || err != nil {
+			t.Error(done, err)
 		}
 		if err := last(w.fetch(m, 9, time.Second)); err != nil {
 			t.Error("the other partition's leader has nothing, which is an answer:", err)
@@ -476,8 +476,8 @@ func TestAMemberIsToldWhatItHas(t *testing.T) {
 		if got := a.heard() + " " + b.heard(); got != "+[]-[1] " {
 			t.Error(got)
 		}
-		if stale, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack, Partition: 1}}); err != nil || len(stale) > 0 {
-			t.Error(stale, err) // of a partition that it gives up
+		if done, err := w.groups.Settle(t.Context(), caller(m), []wire.Entry{{Verb: wire.Ack, Partition: 1}}); err != nil || len(done.Stale) > 0 {
+			t.Error(done, err) // of a partition that it gives up
 		}
 		w.keep(1, 1)
 		if got := a.heard() + b.heard(); got != "+[1]-[], 1:1:1" {
@@ -614,10 +614,10 @@ func TestSettlementsAreGathered(t *testing.T) {
 		var mu sync.Mutex
 		var answers []string
 		add := func(verb wire.Verb, o ident.Offset) {
-			s.Add([]wire.Entry{{Verb: verb, Offset: o, Delay: -1}}, func(stale []group.Stale, err error) {
+			s.Add([]wire.Entry{{Verb: verb, Offset: o, Delay: -1}}, func(done group.Settled, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				answers = append(answers, fmt.Sprint(verb, " ", o, " ", len(stale), " ", err))
+				answers = append(answers, fmt.Sprint(verb, " ", o, " ", len(done.Stale), " ", err))
 			})
 		}
 		for o := range ident.Offset(49) {

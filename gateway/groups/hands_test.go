@@ -32,8 +32,8 @@ func (w *world) acks(m groups.Membership, places ...string) {
 	for _, p := range places {
 		entries = append(entries, wire.Entry{Verb: wire.Ack, Partition: ident.Index(p[0] - '0'), Offset: ident.Offset(p[2] - '0')})
 	}
-	if stale, err := w.groups.Settle(w.t.Context(), caller(m), entries); err != nil || len(stale) > 0 {
-		w.t.Fatal(stale, err)
+	if done, err := w.groups.Settle(w.t.Context(), caller(m), entries); err != nil || len(done.Stale) > 0 {
+		w.t.Fatal(done, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"sync"
+	"time"
 
 	"tidewire/gateway/group"
 	"tidewire/gateway/topology"
@@ -15,21 +16,21 @@ import (
 
 // Settle says what a member has done with its records, and answers once the coordinator
 // holds it: with the entries that were not taken. An error means that some may have been.
-func (g *Groups) Settle(ctx context.Context, c Caller, entries []wire.Entry) ([]group.Stale, error) {
+func (g *Groups) Settle(ctx context.Context, c Caller, entries []wire.Entry) (group.Settled, error) {
 	v, err := g.live(ctx, c)
 	if err != nil {
-		return nil, err
+		return group.Settled{}, err
 	}
 	if err := group.Twice(entries); err != nil {
-		return nil, err
+		return group.Settled{}, err
 	}
 	life := v.LifeOf(c.Member, c.Epoch)
 	g.cfg.Pulse.Hear(life)
 	var b group.Batch
 	b.Add(entries)
-	stale, err := g.settle(ctx, v, life, &b).Of(entries)
-	g.metrics.count(entries, stale, err)
-	return stale, err
+	done, err := g.settle(ctx, v, life, &b).Of(entries)
+	g.metrics.count(entries, done.Stale, err)
+	return done, err
 }
 
 // settle brings a batch to the leaders. It goes on when the caller has left: what a member
@@ -41,10 +42,11 @@ func (g *Groups) settle(ctx context.Context, v group.View, life cluster.MemberLi
 	byIndex := make(map[ident.Index]rpc.SettleOf, len(parts))
 	var of []ident.Index
 	var settled []rpc.SettledOf
+	var came []time.Time // each of them
 	for _, p := range parts {
 		i := p.Partition.Index
 		if _, err := topology.Partition(v.Topic, i); err != nil {
-			settled = append(settled, rpc.SettledOf{Partition: p.Partition, Err: err})
+			settled, came = append(settled, rpc.SettledOf{Partition: p.Partition, Err: err}), append(came, time.Now())
 			continue
 		}
 		byIndex[i], of = p, append(of, i)
@@ -60,12 +62,13 @@ func (g *Groups) settle(ctx context.Context, v group.View, life cluster.MemberLi
 			return unanswered(refs, err)
 		}
 		missing := unanswered(refs, fault.New(fault.UnknownOutcome, "the partition's leader did not say what became of it"))
+		now := time.Now()
 		mu.Lock()
 		defer mu.Unlock()
 		for _, p := range a.Of {
 			if missing[p.Partition.Index] = p.Err; p.Err == nil {
 				delete(missing, p.Partition.Index)
-				settled = append(settled, p)
+				settled, came = append(settled, p), append(came, now)
 			}
 		}
 		return missing
@@ -74,7 +77,11 @@ func (g *Groups) settle(ctx context.Context, v group.View, life cluster.MemberLi
 		settled = append(settled, rpc.SettledOf{Partition: v.Topic.Ref(i), Err: err})
 	}
 	g.hands.settled(life)
-	return group.Outcomes(settled)
+	now := time.Now()
+	for i := range came { // some answered before others
+		rpc.Pass(settled[i].Extended, now.Sub(came[i]))
+	}
+	return group.Outcomes(settled, now)
 }
 
 // Settler says what one life of a member has done with its records, in the order in which
@@ -94,7 +101,7 @@ type Settler struct {
 
 type settling struct {
 	entries []wire.Entry
-	done    func([]group.Stale, error)
+	done    func(group.Settled, error)
 }
 
 // Settler makes one.
@@ -103,7 +110,7 @@ func (g *Groups) Settler(m Membership) *Settler {
 }
 
 // Add says something. done is called exactly once, later, by another goroutine.
-func (s *Settler) Add(entries []wire.Entry, done func([]group.Stale, error)) {
+func (s *Settler) Add(entries []wire.Entry, done func(group.Settled, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, settling{entries, done})
@@ -124,9 +131,9 @@ func (s *Settler) work() {
 		}
 		o := s.g.settle(context.Background(), s.view, s.life, b)
 		for _, c := range calls {
-			stale, err := o.Of(c.entries)
-			s.g.metrics.count(c.entries, stale, err)
-			c.done(stale, err)
+			done, err := o.Of(c.entries)
+			s.g.metrics.count(c.entries, done.Stale, err)
+			c.done(done, err)
 		}
 	}
 }

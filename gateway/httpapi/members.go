@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/group"
@@ -20,7 +21,7 @@ type Members interface {
 	Heartbeat(ctx context.Context, c groups.Caller, says bool, holds []ident.Index) (group.Assignment, error)
 	Leave(ctx context.Context, c groups.Caller) error
 	Messages(ctx context.Context, q groups.Fetch) (groups.Fetched, error)
-	Settle(ctx context.Context, c groups.Caller, entries []wire.Entry) ([]group.Stale, error)
+	Settle(ctx context.Context, c groups.Caller, entries []wire.Entry) (group.Settled, error)
 }
 
 // joinGroup is POST /groups/{topic}/node.
@@ -105,11 +106,15 @@ func (a *API) settle(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	stale, err := a.cfg.Groups.Settle(r.Context(), caller(r, s.Member, s.Epoch), s.Entries)
+	done, err := a.cfg.Groups.Settle(r.Context(), caller(r, s.Member, s.Epoch), s.Entries)
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, append(group.AppendStale([]byte(`{"stale":`), stale), '}'))
+	answer := group.AppendStale([]byte(`{"stale":`), done.Stale)
+	if len(done.Extended) > 0 {
+		answer = group.AppendExtended(append(answer, `,"extended":`...), done.Extended, time.Now())
+	}
+	return sendJSON(w, http.StatusOK, append(answer, '}'))
 }
 
 // groupMessages is GET /groups/{topic}/{group}/messages. It changes something, whatever

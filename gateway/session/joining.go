@@ -224,7 +224,7 @@ func (s *session) settle(_ context.Context, f *wire.Frame) error {
 	s.flying += bytes
 	s.mu.Unlock()
 	id := f.ID
-	x.settler.Add(entries, func(stale []group.Stale, err error) { s.settled(x, id, bytes, stale, err) })
+	x.settler.Add(entries, func(done group.Settled, err error) { s.settled(x, id, bytes, done, err) })
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (s *session) settle(_ context.Context, f *wire.Frame) error {
 const entryBytes = 64
 
 // settled answers what was said of records. Without an id only an error is told.
-func (s *session) settled(x *membership, id int64, bytes int, stale []group.Stale, err error) {
+func (s *session) settled(x *membership, id int64, bytes int, done group.Settled, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight--
@@ -242,8 +242,11 @@ func (s *session) settled(x *membership, id int64, bytes int, stale []group.Stal
 		s.pushLocked(reply.Frame(id, err))
 	case id != 0:
 		l := wire.Open(nil, "acked").ID(id).Str("sub", x.name)
-		if len(stale) > 0 {
-			l.Raw("stale", group.AppendStale(nil, stale))
+		if len(done.Stale) > 0 {
+			l.Raw("stale", group.AppendStale(nil, done.Stale))
+		}
+		if len(done.Extended) > 0 {
+			l.Raw("extended", group.AppendExtended(nil, done.Extended, time.Now()))
 		}
 		s.pushLocked(l.Close())
 	}

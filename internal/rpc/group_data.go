@@ -111,7 +111,21 @@ type Settled struct{ Of []SettledOf }
 type SettledOf struct {
 	Partition ident.Partition
 	Stale     []Stale
+	Extended  []Extended
 	Err       error // a *fault.Error
+}
+
+// Extended is a lease that was extended.
+type Extended struct {
+	Offset ident.Offset
+	Left   time.Duration // from the answer on
+}
+
+// Pass lets time go by for leases that were extended.
+func Pass(all []Extended, d time.Duration) {
+	for i := range all {
+		all[i].Left = max(0, all[i].Left-d)
+	}
 }
 
 // Stale is an entry of a Settle that was not taken, and why.

@@ -106,7 +106,7 @@ func TestTakesThatWaitAreEnded(t *testing.T) {
 func TestSettlesAndTheirLimits(t *testing.T) {
 	var got Settle
 	answer := Settled{Of: []SettledOf{
-		{Partition: topic, Stale: []Stale{{0, fault.New(fault.Fenced, "leased to another")}, {8, fault.New(fault.OffsetNotFound, "not leased")}}},
+		{Partition: topic, Stale: []Stale{{0, fault.New(fault.Fenced, "leased to another")}, {8, fault.New(fault.OffsetNotFound, "not leased")}}, Extended: []Extended{{4, 29 * time.Second}}},
 		{Partition: other, Stale: []Stale{}, Err: fault.New(fault.LeaderUnavailable, "elsewhere")},
 	}}
 	b := &broker{settle: func(_ context.Context, s Settle) (Settled, error) { got = s; return answer, nil }}
@@ -118,6 +118,9 @@ func TestSettlesAndTheirLimits(t *testing.T) {
 	settled, err := r.Settle(t.Context(), asked)
 	if err != nil || !reflect.DeepEqual(got, asked) {
 		t.Fatalf("%v of %+v", err, got)
+	}
+	if s := settled.Of[0]; !reflect.DeepEqual(s.Extended, answer.Of[0].Extended) {
+		t.Errorf("%+v", s)
 	}
 	if s := settled.Of[0]; s.Partition != topic || s.Err != nil || len(s.Stale) != 2 || s.Stale[1].Offset != 8 || !fault.Is(s.Stale[0].Err, fault.Fenced) || !fault.Is(s.Stale[1].Err, fault.OffsetNotFound) {
 		t.Errorf("%+v", s)

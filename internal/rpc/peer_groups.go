@@ -57,6 +57,9 @@ func (r *Peer) Settle(ctx context.Context, s Settle) (Settled, error) {
 		for k, s := range it.Stale {
 			of.Stale[k] = Stale{Offset: ident.Offset(s.Offset), Err: errorOf(s.Problem)}
 		}
+		for _, e := range it.Extended {
+			of.Extended = append(of.Extended, Extended{Offset: ident.Offset(e.Offset), Left: time.Duration(e.LeftNs)})
+		}
 		out.Of[i] = of
 	}
 	return out, nil

@@ -81,6 +81,9 @@ func (v brokerService) Settle(ctx context.Context, r *tidewirepb.SettleRequest) 
 		for k, s := range of.Stale {
 			it.Stale[k] = &tidewirepb.SettleResponse_Stale{Offset: int64(s.Offset), Problem: problemOf(s.Err)}
 		}
+		for _, e := range of.Extended {
+			it.Extended = append(it.Extended, &tidewirepb.SettleResponse_Extended{Offset: int64(e.Offset), LeftNs: int64(e.Left)})
+		}
 		out.Items[i] = it
 	}
 	return out, nil

@@ -3908,10 +3908,11 @@ func (x *SettleResponse_Stale) GetProblem() *Problem {
 }
 
 type SettleResponse_Item struct {
-	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Partition     *Partition              `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Stale         []*SettleResponse_Stale `protobuf:"bytes,2,rep,name=stale,proto3" json:"stale,omitempty"`
-	Problem       *Problem                `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	state         protoimpl.MessageState     `protogen:"open.v1"`
+	Partition     *Partition                 `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Stale         []*SettleResponse_Stale    `protobuf:"bytes,2,rep,name=stale,proto3" json:"stale,omitempty"`
+	Problem       *Problem                   `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	Extended      []*SettleResponse_Extended `protobuf:"bytes,4,rep,name=extended,proto3" json:"extended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3967,6 +3968,65 @@ func (x *SettleResponse_Item) GetProblem() *Problem {
 	return nil
 }
 
+func (x *SettleResponse_Item) GetExtended() []*SettleResponse_Extended {
+	if x != nil {
+		return x.Extended
+	}
+	return nil
+}
+
+type SettleResponse_Extended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	LeftNs        int64                  `protobuf:"varint,2,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"` // from the answer on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse_Extended) Reset() {
+	*x = SettleResponse_Extended{}
+	mi := &file_tidewire_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse_Extended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse_Extended) ProtoMessage() {}
+
+func (x *SettleResponse_Extended) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse_Extended.ProtoReflect.Descriptor instead.
+func (*SettleResponse_Extended) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{39, 2}
+}
+
+func (x *SettleResponse_Extended) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SettleResponse_Extended) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
 type StandingsResponse_Item struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -3986,7 +4046,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4058,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4164,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4176,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,16 +4454,20 @@ const file_tidewire_proto_rawDesc = "" +
 	"\athrough\x18\x03 \x01(\x12R\athrough\x123\n" +
 	"\x04nack\x18\x04 \x03(\v2\x1f.tidewire.v1.SettleRequest.NackR\x04nack\x12\x16\n" +
 	"\x06extend\x18\x05 \x03(\x03R\x06extend\x129\n" +
-	"\x06reject\x18\x06 \x03(\v2!.tidewire.v1.SettleRequest.RejectR\x06reject\"\xc1\x02\n" +
+	"\x06reject\x18\x06 \x03(\v2!.tidewire.v1.SettleRequest.RejectR\x06reject\"\xc0\x03\n" +
 	"\x0eSettleResponse\x126\n" +
 	"\x05items\x18\x01 \x03(\v2 .tidewire.v1.SettleResponse.ItemR\x05items\x1aO\n" +
 	"\x05Stale\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12.\n" +
-	"\aproblem\x18\x02 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x1a\xa5\x01\n" +
+	"\aproblem\x18\x02 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x1a\xe7\x01\n" +
 	"\x04Item\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x127\n" +
 	"\x05stale\x18\x02 \x03(\v2!.tidewire.v1.SettleResponse.StaleR\x05stale\x12.\n" +
-	"\aproblem\x18\x03 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\"x\n" +
+	"\aproblem\x18\x03 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\x12@\n" +
+	"\bextended\x18\x04 \x03(\v2$.tidewire.v1.SettleResponse.ExtendedR\bextended\x1a;\n" +
+	"\bExtended\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x17\n" +
+	"\aleft_ns\x18\x02 \x01(\x03R\x06leftNs\"x\n" +
 	"\x10StandingsRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06groups\x18\x02 \x03(\fR\x06groups\x126\n" +
@@ -4486,7 +4550,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_tidewire_proto_goTypes = []any{
 	(*Document)(nil),                  // 0: tidewire.v1.Document
 	(*Problem)(nil),                   // 1: tidewire.v1.Problem
@@ -4558,8 +4622,9 @@ var file_tidewire_proto_goTypes = []any{
 	(*SettleRequest_Item)(nil),        // 67: tidewire.v1.SettleRequest.Item
 	(*SettleResponse_Stale)(nil),      // 68: tidewire.v1.SettleResponse.Stale
 	(*SettleResponse_Item)(nil),       // 69: tidewire.v1.SettleResponse.Item
-	(*StandingsResponse_Item)(nil),    // 70: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 71: tidewire.v1.RecordStatusResponse.Item
+	(*SettleResponse_Extended)(nil),   // 70: tidewire.v1.SettleResponse.Extended
+	(*StandingsResponse_Item)(nil),    // 71: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 72: tidewire.v1.RecordStatusResponse.Item
 }
 var file_tidewire_proto_depIdxs = []int32{
 	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -4597,9 +4662,9 @@ var file_tidewire_proto_depIdxs = []int32{
 	67, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
 	69, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
 	3,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	70, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	71, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
 	3,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	71, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	72, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
 	3,  // 38: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
 	1,  // 39: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
 	1,  // 40: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
@@ -4625,50 +4690,51 @@ var file_tidewire_proto_depIdxs = []int32{
 	3,  // 60: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
 	68, // 61: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
 	1,  // 62: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 63: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	5,  // 64: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 65: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 66: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 67: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 68: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	17, // 69: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	19, // 70: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	25, // 71: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	27, // 72: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	29, // 73: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	31, // 74: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	33, // 75: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	36, // 76: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	38, // 77: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	40, // 78: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	42, // 79: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	44, // 80: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	46, // 81: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	48, // 82: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 83: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 84: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 85: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 86: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 87: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	18, // 88: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	20, // 89: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	26, // 90: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	28, // 91: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	30, // 92: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	32, // 93: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	34, // 94: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	37, // 95: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	39, // 96: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	41, // 97: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	43, // 98: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	45, // 99: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	47, // 100: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	49, // 101: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	83, // [83:102] is the sub-list for method output_type
-	64, // [64:83] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	70, // 63: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
+	3,  // 64: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	5,  // 65: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	7,  // 66: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	9,  // 67: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	11, // 68: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	13, // 69: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	17, // 70: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	19, // 71: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	25, // 72: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	27, // 73: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	29, // 74: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	31, // 75: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	33, // 76: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	36, // 77: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	38, // 78: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	40, // 79: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	42, // 80: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	44, // 81: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	46, // 82: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	48, // 83: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	6,  // 84: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	8,  // 85: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	10, // 86: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	12, // 87: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	14, // 88: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	18, // 89: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	20, // 90: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	26, // 91: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	28, // 92: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	30, // 93: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	32, // 94: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	34, // 95: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	37, // 96: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	39, // 97: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	41, // 98: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	43, // 99: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	45, // 100: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	47, // 101: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	49, // 102: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	84, // [84:103] is the sub-list for method output_type
+	65, // [65:84] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -4682,7 +4748,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

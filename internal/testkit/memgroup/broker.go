@@ -244,7 +244,10 @@ func (b *Broker) settleLocked(g *kept, p *part, s rpc.Settle, of *rpc.SettleOf, 
 		})
 	}
 	for _, o := range of.Extend {
-		each(o, func(f *fate) { f.until = time.Now().Add(g.Settings.Lease) })
+		each(o, func(f *fate) {
+			f.until = time.Now().Add(g.Settings.Lease)
+			done.Extended = append(done.Extended, rpc.Extended{Offset: o, Left: g.Settings.Lease})
+		})
 	}
 	for _, r := range of.Reject {
 		each(r.Offset, func(f *fate) { f.state = rpc.DeadState })
