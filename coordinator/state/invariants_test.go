@@ -45,7 +45,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 		return !slices.ContainsFunc(ids, func(n ident.NodeID) bool { return !holds(n) })
 	}
 	switch {
-	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch || p.Unclamped > p.LeaderEpoch+1:
+	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch+1 || p.Unclean > p.LeaderEpoch && p.Leader != (ident.NodeID{}):
 		return "an epoch or version that cannot be"
 	case len(p.Replicas) == 0 || len(p.Replicas) > topic.Settings.Replicas+len(p.Removing):
 		return "more or fewer replicas than asked for"
@@ -239,7 +239,7 @@ func (g *ghost) follow(was, now *cluster.Snapshot, c *state.Command, topic *clus
 			return // refused, repeated or new
 		}
 		lost := old.Storage != life.Storage || c.Register.Last != old.Activated && c.Register.Last != old.BrokerEpoch
-		rebooted := old.Boot != life.Boot && topic.Settings.Durability == cluster.Replicated
+		rebooted := old.Boot != life.Boot && (topic.Settings.Durability == cluster.Replicated || before.Version != 0 && slices.Contains(was.ByID[topic.ID].Volatile, id))
 		if lost || rebooted || slices.Contains(c.Register.Unfit, ref) {
 			lose(id)
 		}
@@ -258,7 +258,11 @@ func (g *ghost) follow(was, now *cluster.Snapshot, c *state.Command, topic *clus
 		}
 	}
 	if p.Unclean > before.Unclean {
-		g.committed = g.holds[p.Leader] // what the others had more of is lost
+		leads := p.Leader
+		if p.Unclean > p.LeaderEpoch {
+			leads = p.ISR[0] // the only one who may
+		}
+		g.committed = g.holds[leads] // what the others had more of is lost
 		g.hopeless = false
 	}
 }

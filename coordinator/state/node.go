@@ -24,7 +24,8 @@ import (
 // deny records that were acknowledged. A node that holds nothing may change its folder
 // freely. Logs that are damaged or short, and for topics that are durable by
 // replication another life of the machine, count for their partitions alone, and there
-// the node stays where nobody else has anything.
+// the node stays where nobody else has anything. What it leads then begins another truth,
+// if its machine has forgotten records: the next leader epoch is an unclean one.
 func (m *Machine) register(c *cluster.Register) cluster.Answer {
 	n := c.Node
 	if r := m.checkNode(&n); r != nil {
@@ -39,7 +40,7 @@ func (m *Machine) register(c *cluster.Register) cluster.Answer {
 		// A registration that nobody waits for any more may come late, so the node may
 		// have noted any epoch since the last that it activated.
 		lost = known.Storage != n.Storage || c.Last < known.Activated || known.BrokerEpoch < c.Last
-		rebooted = known.Boot != n.Boot
+		rebooted = known.Boot != n.Boot || n.Boot == ""
 		activated = known.Activated
 		if !lost {
 			activated = c.Last // noted, though its Activate may never have come
@@ -59,7 +60,8 @@ func (m *Machine) register(c *cluster.Register) cluster.Answer {
 	}
 	b := m.begins()
 	b.each(func(p *cluster.Partition) bool { return concerns(p, n.ID) }, func(t *cluster.Topic, p *cluster.Partition) {
-		if lost || unfit[t.Ref(p.Index)] || rebooted && t.Settings.Durability == cluster.Replicated {
+		forgot := rebooted && restsOnMemory(t, n.ID)
+		if lost || unfit[t.Ref(p.Index)] || forgot {
 			b.disqualifies(t, p, n.ID)
 		}
 		switch {
@@ -68,9 +70,32 @@ func (m *Machine) register(c *cluster.Register) cluster.Answer {
 		case p.Leader == n.ID:
 			b.steps(t, p)
 		}
+		if forgot && last(p, n.ID) {
+			p.Unclean = p.LeaderEpoch + 1 // others may have more than what it forgot, and are to follow it
+		}
 	})
+	if rebooted {
+		b.forgets(n.ID)
+	}
 	b.done()
 	return cluster.Answer{Epoch: n.BrokerEpoch}
+}
+
+// restsOnMemory says whether a node may have acknowledged records of a topic, in the former
+// life of its machine, that were on no disk.
+func restsOnMemory(t *cluster.Topic, n ident.NodeID) bool {
+	return t.Settings.Durability == cluster.Replicated || slices.Contains(t.Volatile, n)
+}
+
+// forgets says that what a node acknowledges from now on is no more than the settings of
+// topics let it be.
+func (b *batch) forgets(n ident.NodeID) {
+	for id, t := range b.m.view.ByID { // in any order
+		if slices.Contains(t.Volatile, n) {
+			own := b.own(b.topic(id))
+			own.Volatile = without(own.Volatile, n)
+		}
+	}
 }
 
 // begin fills in what the coordinator decides of a new life.

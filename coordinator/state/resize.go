@@ -18,7 +18,7 @@ func (m *Machine) restate(t *cluster.Topic, s cluster.Settings) cluster.Answer {
 	b := m.begins()
 	before := t.Settings
 	own := b.own(t)
-	own.Settings = s
+	settles(own, s)
 	loads := m.open()
 	for k := range own.Partitions {
 		i := own.Partitions[k].Index

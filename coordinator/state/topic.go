@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tidewire/coordinator/layout"
@@ -94,7 +95,7 @@ func (m *Machine) alter(c *cluster.Alter) cluster.Answer {
 	}
 	b := m.begins()
 	own := b.own(t)
-	own.Settings = s
+	settles(own, s)
 	for k := range own.Partitions { // unclean may let somebody lead who could not
 		if p := &own.Partitions[k]; p.Leader == (ident.NodeID{}) {
 			b.edit(own.Ref(p.Index), b.elects)
@@ -102,6 +103,23 @@ func (m *Machine) alter(c *cluster.Alter) cluster.Answer {
 	}
 	b.done()
 	return cluster.Answer{Topic: m.view.ByID[t.ID]}
+}
+
+// settles gives a topic its settings. Where it was durable by replication, and is to be more,
+// what was acknowledged before is as durable as it was.
+func settles(t *cluster.Topic, s cluster.Settings) {
+	if t.Settings.Durability == cluster.Replicated && s.Durability != cluster.Replicated {
+		volatile := slices.Clone(t.Volatile)
+		for k := range t.Partitions {
+			for _, n := range t.Partitions[k].Replicas {
+				if !slices.Contains(volatile, n) {
+					volatile = append(volatile, n)
+				}
+			}
+		}
+		t.Volatile = volatile
+	}
+	t.Settings = s
 }
 
 // delete ends a topic's life and remembers its id.

@@ -37,7 +37,8 @@ type Node struct {
 	// folder: only then does it count as alive.
 	Activated ident.BrokerEpoch `json:",omitempty"`
 	// Boot names the life of the node's machine: what a topic of durability
-	// "replicated" had only in memory does not survive another one.
+	// "replicated" had only in memory does not survive another one. Empty: nobody knows,
+	// so each registration may be of another one.
 	Boot string `json:",omitempty"`
 	// Ended is the latest broker epoch that was declared over.
 	Ended ident.BrokerEpoch `json:",omitempty"`

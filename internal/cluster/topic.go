@@ -89,7 +89,8 @@ type Partition struct {
 	LeaderEpoch ident.Epoch
 	// Unclean is the latest leader epoch that began with a leader which may lack
 	// committed records, because nobody who had them was left. Only across it
-	// may a replica cut its log below its high watermark. 0: never.
+	// may a replica cut its log below its high watermark. Without a leader it may be the
+	// next epoch: whoever is left to lead may lack them. 0: never.
 	Unclean ident.Epoch `json:",omitempty"`
 	// Unclamped is the first leader epoch that may lack what consumer groups have counted,
 	// of those since the latest Clamp. Nothing is given to a group before the leader has
@@ -106,7 +107,10 @@ type Topic struct {
 	Generation ident.Generation
 	Partitions []Partition // by Index, ascending
 	Created    time.Time
-	Modified   uint64 // Raft index of the last change of anything here
+	// Volatile are the nodes that may have acknowledged records from memory, before the
+	// topic's durability became another, and whose machines have had no other life since.
+	Volatile []ident.NodeID `json:",omitempty"`
+	Modified uint64         // Raft index of the last change of anything here
 }
 
 // Partition finds a partition by its number.
