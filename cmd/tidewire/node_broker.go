@@ -14,6 +14,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/obs"
 	"tidewire/internal/registration"
+	"tidewire/internal/run"
 )
 
 // The keys under which the data folder keeps what it belongs to.
@@ -63,17 +64,19 @@ func (n *node) self() cluster.Node {
 	}
 	return cluster.Node{
 		ID: n.id, Name: n.cfg.Name, Zone: n.cfg.Zone, Roles: n.cfg.Roles, Version: n.build.Version, Storage: n.storageID(),
-		Addresses: a, Boot: bootID(),
+		Addresses: a, Boot: bootID(run.Backoff{Dir: n.cfg.Data}.Mark()),
 	}
 }
 
-// bootID names the life of this machine; empty where it has no name.
-func bootID() string {
+// bootID names the life of what was written on this machine and not synced: it ends with the
+// machine, and as well where the disk failed to sync. Empty where the machine's life has no
+// name.
+func bootID(failure string) string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	return strings.TrimSuffix(strings.TrimSpace(string(b))+"."+failure, ".")
 }
 
 // live takes a new life of this node: with the first one the broker opens its logs.

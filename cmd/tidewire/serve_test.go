@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -303,5 +304,34 @@ func TestAFailedDiskMakesTheNextStartWait(t *testing.T) {
 	}
 	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an orderly stop leaves the marker: %v", err)
+	}
+}
+
+// What was written and not synced is gone with a disk that failed as with the machine: the
+// coordinator hears of another boot, and of a further one with each failure.
+func TestAFailedDiskIsAnotherBoot(t *testing.T) {
+	b := run.Backoff{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	if bootID("") == "" {
+		t.Fatal("this machine's life has no name")
+	}
+	boots := []string{bootID(b.Mark())}
+	if boots[0] != bootID("") {
+		t.Errorf("without a failure it is %q, not %q", boots[0], bootID(""))
+	}
+	for n := range 2 {
+		if err := b.Failed(errors.New("fsync: EIO")); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(time.Duration(n) * time.Minute) // failures are further apart than a clock can tell
+		if err := os.Chtimes(filepath.Join(b.Dir, "last-storage-failure"), at, at); err != nil {
+			t.Fatal(err)
+		}
+		boots = append(boots, bootID(b.Mark()))
+		if again := bootID(b.Mark()); again != boots[n+1] {
+			t.Errorf("%q, and then %q", boots[n+1], again)
+		}
+	}
+	if boots[0] == boots[1] || boots[1] == boots[2] || boots[0] == boots[2] {
+		t.Errorf("failures cannot be told apart: %q", boots)
 	}
 }

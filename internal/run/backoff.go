@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -87,6 +88,16 @@ func (b Backoff) Clear() error {
 		return fmt.Errorf("remove the failure marker: %w", err)
 	}
 	return nil
+}
+
+// Mark names the failure that is remembered; empty: none is. Whatever was written before
+// it and not synced may be gone, as if the machine had ended.
+func (b Backoff) Mark() string {
+	info, err := os.Stat(b.path())
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatInt(info.ModTime().UnixNano(), 36)
 }
 
 func (b Backoff) path() string { return filepath.Join(b.Dir, markerName) }
