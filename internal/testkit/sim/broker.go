@@ -43,8 +43,9 @@ type broker struct {
 	clamping    bool    // it looks for partitions to clamp, or tells of some
 	turn        int
 
-	garbles bool // what it sends to followers comes with flipped bits now and then
-	lost    bool // its folder lacks what it acknowledged, and it has not been activated since
+	garbles bool   // what it sends to followers comes with flipped bits now and then
+	dropped []bool // by partition: with the power it lost what its page cache held, and the coordinator has yet to hear
+	lost    bool   // its folder lacks what it acknowledged, and it has not been activated since
 	touched bool
 }
 

@@ -220,10 +220,11 @@ func (c *council) found() {
 		epoch := apply(state.Command{Change: cluster.Change{Register: &cluster.Register{Node: n}}}).Epoch
 		apply(state.Command{Change: cluster.Change{Activate: &cluster.Activate{Node: b.id, Epoch: epoch}}})
 		b.disk.image.noted = epoch
+		b.disk.caches()
 	}
 	a := apply(state.Command{Change: cluster.Change{Create: &cluster.Create{ID: topicID(), Spec: cluster.TopicSpec{
 		Name: topicName, Partitions: &set.Partitions,
-		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, Unclean: &set.Unclean, MaxMessageBytes: new(maxMessageBytes)},
+		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, Unclean: &set.Unclean, Durability: new(set.durability()), MaxMessageBytes: new(maxMessageBytes)},
 	}}}})
 	for _, t := range c.w.teams {
 		if a.Refusal == nil {

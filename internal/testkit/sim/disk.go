@@ -18,9 +18,10 @@ type disk struct {
 	w       *World
 	p       *process
 	storage ident.StorageID // of the folder: a wiped one has another
-	boot    int             // of the machine
+	boot    int             // of the machine, or of a disk that failed and is not believed any more
 
 	image   *folder     // what is durable
+	cache   *folder     // and what is written besides; nil: nobody counts on that
 	pending []*op       // what was queued after that
 	written int         // of pending, in the page cache
 	busy    bool        // the journal is at work
@@ -127,14 +128,14 @@ func (d *disk) wipe(partitions int) {
 	d.w.count++
 	d.storage = ident.StorageID{0: 7, 14: byte(d.w.count >> 8), 15: byte(d.w.count)}
 	d.image = &folder{logs: make([]*stored, partitions), harmed: make([]int, partitions)}
-	d.pending, d.written = nil, 0
+	d.begins()
 }
 
 // loses replaces the folder by an older copy, or where there is none by an empty one.
 func (d *disk) loses(copy *folder) {
 	d.last = &lastFolder{d.storage, d.image}
-	d.pending, d.written = nil, 0
-	if d.image = copy; copy == nil {
+	d.image = copy
+	if d.begins(); copy == nil {
 		d.wipe(d.w.set.Partitions)
 	}
 }
@@ -142,7 +143,28 @@ func (d *disk) loses(copy *folder) {
 // restore brings back what was there last.
 func (d *disk) restore() {
 	d.storage, d.image, d.last = d.last.storage, d.last.image, nil
+	d.begins()
+}
+
+// begins leaves nothing but what is durable.
+func (d *disk) begins() {
 	d.pending, d.written = nil, 0
+	d.caches()
+}
+
+// caches makes the page cache what is durable.
+func (d *disk) caches() {
+	if d.cache = nil; d.w.set.Replicated && d.image != nil {
+		d.cache = d.image.clone()
+	}
+}
+
+// survives is what is left when a process ends and its machine does not.
+func (d *disk) survives() *folder {
+	if d.cache != nil {
+		return d.cache
+	}
+	return d.image
 }
 
 // queue puts an entry into the journal.
@@ -160,8 +182,8 @@ func (d *disk) work() {
 	w := d.w
 	w.in(d.p, w.between(w.set.WriteMin, w.set.WriteMax), func() {
 		was := d.written
-		d.written = len(d.pending)
-		group := slices.Clone(d.pending[was:d.written])
+		group := slices.Clone(d.pending[was:])
+		d.writes(len(d.pending))
 		w.in(d.p, w.between(w.set.SyncMin, w.set.SyncMax), d.synced)
 		for _, o := range group {
 			if o.written != nil {
@@ -169,6 +191,15 @@ func (d *disk) work() {
 			}
 		}
 	})
+}
+
+// writes brings entries of the journal into the page cache.
+func (d *disk) writes(n int) {
+	for ; d.written < n; d.written++ {
+		if d.cache != nil {
+			d.pending[d.written].do(d.cache)
+		}
+	}
 }
 
 var errSync = errors.New("input/output error")
@@ -201,6 +232,7 @@ func (d *disk) fails() {
 	d.w.reached.hit("failed sync")
 	d.drop(true)
 	d.w.stop(d.p, false)
+	d.p.broker.reboots()
 	p := d.p
 	d.w.after(d.w.between(100*time.Millisecond, time.Second), func() {
 		if !p.up {
@@ -211,9 +243,10 @@ func (d *disk) fails() {
 
 // commit moves entries of the journal into what is durable.
 func (d *disk) commit(n int) []*op {
+	d.writes(n)
 	done := d.pending[:n:n]
 	d.pending = slices.Clone(d.pending[n:])
-	d.written = max(0, d.written-n)
+	d.written -= n
 	for _, o := range done {
 		o.do(d.image)
 		if o.log != nil && !o.cut && o.log.durable.Before(o.after) {
@@ -273,6 +306,7 @@ func (d *disk) drop(power bool) {
 	d.written = n
 	if power {
 		d.commit(n) // what is left is on the platter
+		d.caches()
 	}
 }
 

@@ -299,6 +299,8 @@ func (w *World) command(b *broker, f *Fault) {
 				return
 			}
 		}
+	case "durability":
+		w.fsyncs(f, b)
 	case "min-insync":
 		w.reached.hit("min_insync changed")
 		w.minInsync(1 + f.Who.N%w.set.Replicas)
@@ -464,6 +466,9 @@ func (w *World) flip(b *broker, part int) bool {
 	w.reached.hit("bit flipped")
 	i := w.rng.IntN(len(s.kept))
 	l.s.bad, s.bad = i, i
+	if c := b.disk.survives().logs[part]; c != nil && i < len(c.kept) {
+		c.bad = i
+	}
 	return true
 }
 
@@ -527,7 +532,7 @@ func (w *World) kill(p *process, power bool) {
 	if p.broker != nil {
 		p.broker.disk.drop(power)
 		if power {
-			p.broker.disk.boot++
+			p.broker.reboots()
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	if now == nil || was == nil {
 		return
 	}
+	if r := change.Register; r != nil && answer.Refusal == nil {
+		w.rebooted(r, now)
+	}
 	if c := change.Insync; c != nil {
 		w.restsOnWhatWas(was, c, answer)
 		w.whole(was, now, after)
@@ -102,11 +105,11 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
 		if r := change.Register; r != nil && !w.brokerOf(r.Node.ID).lost && len(r.Unfit) == 0 && counted(p, r.Node.ID) && !counted(q, r.Node.ID) {
-			if n := before.Nodes[r.Node.ID]; n.Activated <= r.Last { // else it is of a life that is over
+			if n := before.Nodes[r.Node.ID]; n.Activated <= r.Last && !(w.set.Replicated && n.Boot != r.Node.Boot) { // else it is of a life that is over
 				w.fail("stops-remove-nobody", "partition %d: %s stopped and is here again, and may not be elected: %s", i, w.brokerOf(r.Node.ID).name(), w.describe(i))
 			}
 		}
-		if p.Unclean != q.Unclean {
+		if q.LeaderEpoch != p.LeaderEpoch && q.LeaderEpoch == q.Unclean {
 			w.unclean(i, p, q, after, change)
 		}
 		if p.Version == q.Version {
@@ -150,7 +153,7 @@ func (w *World) whole(was, now *cluster.Topic, after *cluster.Snapshot) {
 		for _, n := range now.Partitions[i].ISR {
 			b := w.brokerOf(n)
 			lives := b.self.Epoch != 0 && after.Nodes[n].BrokerEpoch == b.self.Epoch
-			if f := b.disk.image; lives && !counted(&was.Partitions[i], n) && f.rots(i) && 0 < f.harmed[i] && f.harmed[i] < b.p.life {
+			if f := b.disk.survives(); lives && !counted(&was.Partitions[i], n) && f.rots(i) && 0 < f.harmed[i] && f.harmed[i] < b.p.life {
 				w.fail("whole-logs-join", "partition %d: %s is taken in, and knows from its folder that its log is damaged: %s", i, b.name(), w.describe(i))
 			}
 		}

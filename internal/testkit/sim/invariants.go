@@ -119,10 +119,10 @@ func (w *World) advance(t *truth, b *broker, h *held, to record.Position) {
 // disk.
 func (w *World) inSync(b *broker, i int) {
 	p := w.council.partition(i)
-	if p == nil || b.lost || !slices.Contains(p.ISR, b.id) && !slices.Contains(p.ELR, b.id) {
+	if p == nil || b.lost || b.dropped[i] || !slices.Contains(p.ISR, b.id) && !slices.Contains(p.ELR, b.id) {
 		return
 	}
-	t, s := w.truth[i], b.disk.image.logs[i]
+	t, s := w.truth[i], b.disk.survives().logs[i]
 	if s == nil && len(t.batches) > 0 {
 		w.fail("in-sync", "partition %d: %s can be elected and has no log: %s", i, b.name(), w.describe(i))
 		return

@@ -16,7 +16,7 @@ func (b *broker) register() {
 	b.leases, b.next, b.registering = cluster.Leases{}, cluster.Life{}, true
 	n := cluster.Node{
 		ID: b.id, Name: b.name(), Zone: "z", Roles: []string{"broker"}, Version: "sim", Storage: b.disk.storage,
-		Boot: fmt.Sprint("boot ", b.disk.boot),
+		Boot: b.boot(),
 	}
 	unfit := b.unfit()
 	change := cluster.Register{Node: n, Last: b.folder.noted, Unfit: unfit}
@@ -42,6 +42,9 @@ func (b *broker) register() {
 		}
 	})
 }
+
+// boot names the life of the broker's machine.
+func (b *broker) boot() string { return fmt.Sprint("boot ", b.disk.boot) }
 
 // refused is a registration that the coordinator does not take. Where nobody else has
 // what the folder lacks, somebody brings the folder back as it was.

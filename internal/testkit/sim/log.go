@@ -312,7 +312,7 @@ func (l *log) Restart(start record.Position, producers []byte, at ident.Offset) 
 	part, durable := l.part, s.clone()
 	l.cutting = true
 	defer func() { l.cutting = false }()
-	return l.d.await(&op{part: part, do: func(f *folder) { f.logs[part] = durable }})
+	return l.d.await(&op{part: part, do: func(f *folder) { f.logs[part] = durable.clone() }})
 }
 
 // SetStart is of replica.Log.

@@ -143,7 +143,7 @@ func (p *producer) answered(batch []outgoing, a rpc.Appended) {
 		if batch[i].large && (kind == fault.MessageTooLarge || kind == fault.Invalid) {
 			continue
 		}
-		if (p.acks == rpc.AcksLeader || p.w.set.Unclean) && (kind == fault.OutOfOrderSequence || kind == fault.UnknownProducer) {
+		if (p.acks == rpc.AcksLeader || p.w.set.mayLose()) && (kind == fault.OutOfOrderSequence || kind == fault.UnknownProducer) {
 			p.anew() // what its leader alone had went with that leader
 			break
 		}

@@ -76,7 +76,7 @@ func (r *reader) took(req *rpc.Read, res *rpc.ReadResult, err error) {
 	case fault.Is(err, fault.OffsetExpired):
 		r.w.reached.hit("reader behind the log start")
 		r.next = max(r.next, res.Bounds.Start)
-	case fault.Is(err, fault.OffsetNotFound) && r.w.set.Unclean && r.next > res.Bounds.HW:
+	case fault.Is(err, fault.OffsetNotFound) && r.w.set.mayLose() && r.next > res.Bounds.HW:
 		r.w.reached.hit("reader of what an unclean election lost")
 		r.next = min(r.next, r.w.truth[r.part].hw)
 		r.choose(true)

@@ -30,12 +30,15 @@ type Result struct {
 func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
-	set.Unclean = (seed%8 == 7 || seed%16 == 10) && set.Replicas > 1
+	set.Unclean = seed%8 == 7 && set.Replicas > 1
+	set.Replicated = seed%16 == 5
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
-	set.Apart = set.Apart || set.Unclean && (seed%16 == 7 || seed%32 == 10) // who elects is there when all but one die
-	return set, schedule(rng, &set)
+	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
+	faults := schedule(rng, &set)
+	faults = append(faults, extras(rand.New(rand.NewPCG(seed, 4)), &set)...)
+	return set, faults
 }
 
 // Run plays a seed.
@@ -71,7 +74,7 @@ func build(seed uint64, set Setup) *World {
 		return p
 	}
 	for i := range set.Brokers {
-		b := &broker{w: w, p: add(fmt.Sprintf("b%d", i+1)), id: nodeID(i), index: i}
+		b := &broker{w: w, p: add(fmt.Sprintf("b%d", i+1)), id: nodeID(i), index: i, dropped: make([]bool, set.Partitions)}
 		b.p.broker = b
 		b.disk = newDisk(w, b.p, set.Partitions)
 		w.brokers = append(w.brokers, b)
@@ -178,7 +181,7 @@ func (w *World) settle() {
 	w.minInsync(w.set.MinInsync)
 	for _, p := range w.processes {
 		if b := p.broker; b != nil {
-			b.disk.full, b.disk.stalled, b.garbles = false, 0, false
+			b.disk.full, b.disk.breaks, b.disk.stalled, b.garbles = false, false, 0, false
 			if b == out && !p.up {
 				continue
 			}

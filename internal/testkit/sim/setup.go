@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"tidewire/internal/cluster"
 )
 
 // Setup are the constants of a run.
@@ -10,6 +12,7 @@ type Setup struct {
 	Brokers, Partitions int
 	Replicas, MinInsync int
 	Unclean             bool // rather a replica that may lack records than none
+	Replicated          bool // durability: what the page caches hold is acknowledged, but for a while now and then
 	Apart               bool // coordinators are processes of their own
 	Producers, Readers  int
 	NetMin, NetMax      time.Duration
@@ -40,6 +43,16 @@ type Setup struct {
 	MaxDeliveries, MaxInFlight   int
 	Gather                       time.Duration // between commits
 	CommitBytes                  int           // of one group on one partition
+}
+
+// mayLose says that a run may lose what was committed, and goes on in another truth.
+func (s *Setup) mayLose() bool { return s.Unclean || s.Replicated }
+
+func (s *Setup) durability() cluster.Durability {
+	if s.Replicated {
+		return cluster.Replicated
+	}
+	return cluster.Fsync
 }
 
 // setup draws the constants of a seed.

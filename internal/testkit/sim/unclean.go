@@ -15,13 +15,13 @@ import (
 func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot, change *cluster.Change) {
 	w.reached.hit("unclean election")
 	t, b := w.truth[i], w.brokerOf(q.Leader)
-	if !w.set.Unclean || b == nil || q.Unclean != q.LeaderEpoch || !slices.Equal(q.ISR, []ident.NodeID{q.Leader}) || len(q.ELR) > 0 {
+	if !w.set.Unclean && !w.onlyOne(p, q.Leader) || b == nil || q.Unclean != q.LeaderEpoch || !slices.Equal(q.ISR, []ident.NodeID{q.Leader}) || len(q.ELR) > 0 {
 		w.fail("unclean-election", "partition %d: %s", i, w.describe(i))
 		return
 	}
 	for _, n := range slices.Concat(p.ISR, p.ELR) {
 		lacks := change.Register != nil && change.Register.Node.ID == n || change.Unfit != nil && change.Unfit.Life.Node == n
-		if node := after.Nodes[n]; node != nil && !node.Over() && !lacks {
+		if node := after.Nodes[n]; node != nil && !node.Over() && !lacks && !w.onlyOne(p, n) {
 			w.fail("unclean-election", "partition %d: %s leads and may lack records; %s does not and is there: %s", i, b.name(), w.brokerOf(n).name(), w.describe(i))
 			return
 		}
@@ -40,6 +40,7 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	}
 	w.note("council", "partition %d is led uncleanly by %s from %v on; committed were %v", i, b.name(), n.end(), t.end())
 	w.truth[i] = n
+	b.dropped[i] = b.dropped[i] && after.Nodes[b.id].Boot != b.boot() // a life of a former boot may come late
 	w.recheck = true
 }
 
