@@ -422,7 +422,7 @@ func (o outlet) Heard(leader ident.NodeID) time.Time {
 	if o.alive() {
 		if b := o.b.w.brokerOf(leader); b != nil {
 			if u := o.b.ups[b.index]; u != nil {
-				return epoch.Add(u.heard + o.b.p.skew)
+				return o.b.w.clockAt(o.b.p, u.heard)
 			}
 		}
 	}

@@ -258,6 +258,8 @@ func (w *World) strike(f *Fault) {
 		}
 	case "wipe-joiner", "flip-joiner":
 		w.ambush = f.Kind
+	case "jump":
+		w.jumps(f, p)
 	case "laggard-leads":
 		w.laggardLeads(f, b)
 	case "newcomer-leads":

@@ -33,23 +33,26 @@ func (k *keeper) led(m *member) {
 	k.by, k.term, k.open = m, k.w.council.term, 0
 	k.lives = liveness.New(liveness.Config{Lease: set.Lease, ProbeWait: probeWait, Every: lookEvery})
 	k.planner = balance.New(balance.Config{ReplicaLag: set.Lag, ReplaceAfter: set.ReplaceAfter, Settled: set.Settled})
-	k.lives.Led(k.w.clock(), k.w.council.now())
+	k.lives.Led(k.now(), k.w.council.now())
 	term := k.term
 	k.w.in(m.p, 0, func() { k.tick(term) })
 }
+
+// now is what the clocks of the leading coordinator say.
+func (k *keeper) now() time.Time { return k.w.clockOf(k.by.p) }
 
 func (k *keeper) leads(term int) bool {
 	return k.w.council.term == term && k.w.council.leader != nil
 }
 
 func (k *keeper) renewed(l cluster.Life) (granted bool) {
-	k.lives.Observe(k.w.clock(), k.w.council.now())
-	return k.lives.Renewed(l, k.w.clock())
+	k.lives.Observe(k.now(), k.w.council.now())
+	return k.lives.Renewed(l, k.now())
 }
 
 func (k *keeper) suspected(s cluster.Suspicion) {
-	k.lives.Observe(k.w.clock(), k.w.council.now())
-	k.lives.Suspected(s, k.w.clock())
+	k.lives.Observe(k.now(), k.w.council.now())
+	k.lives.Suspected(s, k.now())
 	k.look(k.term)
 }
 
@@ -65,7 +68,7 @@ func (k *keeper) look(term int) {
 	if !k.leads(term) {
 		return
 	}
-	w, now, s := k.w, k.w.clock(), k.w.council.now()
+	w, now, s := k.w, k.now(), k.w.council.now()
 	do := k.lives.Tick(now, s)
 	for _, l := range do.Probe {
 		k.probe(l)
@@ -74,7 +77,7 @@ func (k *keeper) look(term int) {
 		w.reached.hit("leadership proved before a mass expiry (C5)")
 		w.in(k.by.p, w.between(time.Millisecond, 5*time.Millisecond), func() {
 			if k.leads(term) && w.council.quorum(k.by) {
-				k.lives.Proved(w.clock())
+				k.lives.Proved(k.now())
 			}
 		})
 	}
@@ -105,7 +108,7 @@ func (k *keeper) probe(l cluster.Life) {
 	w, term := k.w, k.term
 	told := func(o liveness.Outcome) {
 		if k.leads(term) {
-			k.lives.Probed(l, o, w.clock())
+			k.lives.Probed(l, o, k.now())
 			k.look(term)
 		}
 	}

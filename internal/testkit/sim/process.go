@@ -10,7 +10,7 @@ type process struct {
 	life    int // counts its starts
 	up      bool
 	paused  bool
-	skew    time.Duration // of its machine's clock: it is set as the process starts, and stays
+	skew    time.Duration // of its machine's clock: how far it is wrong
 	backlog []event       // what came while it was paused
 	broker  *broker
 	member  *member

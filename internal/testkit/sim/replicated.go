@@ -59,7 +59,7 @@ func extras(rng *rand.Rand, set *Setup) (faults []Fault) {
 	add := func(most int, kinds ...string) {
 		for n := rng.IntN(most + 1); n > 0; n-- {
 			faults = append(faults, Fault{
-				At: time.Duration(rng.Int64N(int64(set.Length))), For: time.Duration(rng.Int64N(int64(2 * time.Second))),
+				At: time.Duration(rng.Int64N(int64(set.Length))), For: time.Duration(rng.Int64N(int64(jumpsFor))),
 				Kind: kinds[rng.IntN(len(kinds))], Who: who(rng, set),
 			})
 		}
@@ -68,6 +68,7 @@ func extras(rng *rand.Rand, set *Setup) (faults []Fault) {
 		set.SyncMax *= time.Duration(1 + rng.IntN(40))
 		add(4, "durability", "fail-sync", "blackout", "power")
 	}
+	add(4, "jump")
 	return faults
 }
 

@@ -53,7 +53,7 @@ func TestSimulation(t *testing.T) {
 var states = []string{
 	"ISR below min_insync", "ISR change declined", "ISR change of unknown outcome", "ISR grows", "ISR shrinks",
 	"acknowledgement refused as stale", "batch sent again", "bit flipped", "broker without its records activated", "change lost with a leading coordinator",
-	"change that came twice", "change that outlived its leading coordinator", "clock set", "committed records lost by an unclean election",
+	"change that came twice", "change that outlived its leading coordinator", "clock set", "clock set under a running process", "committed records lost by an unclean election",
 	"commit of unknown outcome", "coordinator led anew", "damage found",
 	"damaged log replaced", "durability changed", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",

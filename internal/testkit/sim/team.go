@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidewire/broker/lease"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
 )
@@ -39,6 +40,8 @@ type grip struct {
 	part   int
 	life   int // of the worker, with this partition
 	until  time.Duration
+	by     *lease.Machine // which gave it
+	epoch  ident.MemberEpoch
 }
 
 func (l *ledger) begin(reset uint64) {
@@ -129,10 +132,21 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 		return // it counts no more, and the leader cannot tell yet
 	}
 	grips := func() {
-		l.grips[o] = append(slices.DeleteFunc(l.grips[o], func(g grip) bool { return g.worker == by || !g.holds(w.now) }), grip{by, u.part, by.life(u.part), until})
+		l.grips[o] = append(slices.DeleteFunc(l.grips[o], func(g grip) bool { return g.worker == by || !g.holds(w.now) }), grip{by, u.part, by.life(u.part), until, u.m, by.epoch})
 	}
 	what := func(format string, args ...any) string {
 		return fmt.Sprintf("%s, partition %d, offset %d to %s: ", t.name, u.part, o, by.name) + fmt.Sprintf(format, args...)
+	}
+	if l.settled[o] {
+		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
+	}
+	for _, g := range l.grips[o] {
+		if m, there := u.group.Member(g.worker.name); g.holds(w.now) && g.by == u.m && there && m.Epoch == g.epoch {
+			w.fail("leases-last", "%s", what("%s has it until %s", g.worker.name, g.until))
+		}
+	}
+	if delivery > w.set.MaxDeliveries {
+		w.fail("poison-ends", "%s", what("delivery %d", delivery))
 	}
 	maps.DeleteFunc(l.grips, func(_ ident.Offset, all []grip) bool {
 		return !slices.ContainsFunc(all, func(g grip) bool { return g.holds(w.now) })

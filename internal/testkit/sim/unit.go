@@ -96,7 +96,7 @@ func (u *unit) load() {
 			alone = max(alone, w.now)
 		}
 		m := lease.Begin(b.now(), lease.Config{
-			Partition: ident.Index(u.part), Leader: u.epoch, Alone: epoch.Add(alone + b.p.skew), First: u.moved,
+			Partition: ident.Index(u.part), Leader: u.epoch, Alone: w.clockAt(b.p, alone), First: u.moved,
 		}, u.group, p, bounds.Start, bounds.HW)
 		if m.Over() {
 			again()

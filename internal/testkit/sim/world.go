@@ -150,18 +150,6 @@ func (w *World) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)+1))
 }
 
-// clock is what the world's time is called by those inside it.
-func (w *World) clock() time.Time { return epoch.Add(w.now) }
-
-// moment is now, by a clock that nobody sets.
-func (w *World) moment() time.Time { return epoch.Add(w.now) }
-
-// clockOf is what a machine's clock says.
-func (w *World) clockOf(p *process) time.Time { return epoch.Add(w.now + p.skew) }
-
-// epoch is when worlds begin.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // events is a heap, by time and then by the order in which they were queued.
 type events []event
 
