@@ -23,8 +23,9 @@ type broker struct {
 	feed  *feed
 
 	// Of the process as it runs.
-	folder      *folder // the logs as it has them open
-	replicas    []*held // by partition
+	folder      *folder       // the logs as it has them open
+	replicas    []*held       // by partition
+	topic       ident.TopicID // that they are of
 	snapshot    *cluster.Snapshot
 	acted       bool // on a snapshot as new as its registration
 	self        cluster.Life
@@ -59,15 +60,6 @@ type held struct {
 	seen     seen
 }
 
-const topicName = "orders"
-
-// topicID names the one topic there is.
-func topicID() ident.TopicID { return ident.TopicID{0: 0x7e, 15: 1} }
-
-func ref(part int) ident.Partition {
-	return ident.Partition{Topic: topicID(), Index: ident.Index(part)}
-}
-
 func nodeID(i int) ident.NodeID { return ident.NodeID{0: 0xb0, 15: byte(i + 1)} }
 
 // brokerOf finds a broker by its id.
@@ -84,8 +76,8 @@ func (b *broker) name() string { return b.p.name }
 func (b *broker) start() {
 	w := b.w
 	b.folder, b.snapshot, b.acted = nil, &cluster.Snapshot{}, false
-	b.self, b.next, b.leases = cluster.Life{}, cluster.Life{}, cluster.Leases{}
-	b.replicas = make([]*held, w.set.Partitions)
+	b.self, b.next, b.lease = cluster.Life{}, cluster.Life{}, 0
+	b.replicas, b.topic = make([]*held, w.set.Partitions), ident.TopicID{}
 	b.proposals, b.proposing = make([]bool, w.set.Partitions), false
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
 	b.ups, b.downs = make([]*upstream, len(w.brokers)), make([]*downstream, len(w.brokers))
@@ -139,8 +131,11 @@ func (b *broker) apply(s *cluster.Snapshot) {
 	}
 	t := s.Topics[topicName]
 	if t == nil {
+		b.becomes(ident.TopicID{})
+		b.want()
 		return
 	}
+	b.becomes(t.ID)
 	for i := range t.Partitions {
 		part := &t.Partitions[i]
 		if h := b.replicas[i]; slices.Contains(part.Replicas, b.id) && (h == nil || h.modified != t.Modified) {
@@ -180,9 +175,10 @@ func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {
 // open opens a partition's log and rebuilds what its machine remembers.
 func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 	i := int(part.Index)
+	b.sweeps(i, t.ID)
 	if b.folder.logs[i] == nil {
-		b.folder.logs[i] = newStored()
-		b.disk.queue(&op{part: i, do: func(f *folder) { f.logs[i] = newStored() }})
+		b.folder.logs[i] = newStored(t.ID)
+		b.disk.queue(&op{part: i, do: func(f *folder) { f.logs[i] = newStored(t.ID) }})
 	}
 	l := &log{w: b.w, b: b, d: b.disk, part: i, life: b.p.life, s: b.folder.logs[i]}
 	l.durable = l.EndPosition()
@@ -195,8 +191,8 @@ func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 		b.w.fail("recovery", "%s: partition %d: %v", b.name(), i, err)
 	}
 	r := replica.New(replica.Config{
-		Partition: ref(i), Topic: topicName, Self: b.id, Log: l, Machine: machine, Rebuild: rebuild, Outlet: outlet{b, b.p.life},
-		Lease: b.leads, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
+		Partition: t.Ref(part.Index), Topic: topicName, Self: b.id, Log: l, Machine: machine, Rebuild: rebuild, Outlet: outlet{b, b.p.life},
+		Lease: func() bool { return b.w.now < b.lease }, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
 	})
 	l.snapshotter = r.Snapshot
 	h := &held{replica: r, log: l}
@@ -244,6 +240,11 @@ func (b *broker) replaces(i int) {
 func (b *broker) setAside(i int) {
 	b.replicas[i].log.gone = true
 	b.replicas[i] = nil
+	b.clears(i)
+}
+
+// clears takes a log out of the folder.
+func (b *broker) clears(i int) {
 	b.folder.logs[i], b.folder.harmed[i] = nil, 0
 	for _, o := range b.disk.pending {
 		if o.part == i {
@@ -302,7 +303,7 @@ func (b *broker) mend() {
 		}
 	}
 	t := b.snapshot.Topics[topicName]
-	if t == nil || b.self.Epoch == 0 || b.next.Epoch != 0 || b.registering {
+	if t == nil || t.ID != b.topic || b.self.Epoch == 0 || b.next.Epoch != 0 || b.registering {
 		return
 	}
 	for i, h := range b.replicas {
@@ -352,7 +353,7 @@ func (b *broker) lifeOf(n ident.NodeID) (cluster.Life, bool) {
 }
 
 func (b *broker) replica(p ident.Partition) *replica.Replica {
-	if int(p.Index) >= len(b.replicas) || b.replicas[p.Index] == nil {
+	if p.Topic != b.topic || int(p.Index) >= len(b.replicas) || b.replicas[p.Index] == nil {
 		return nil
 	}
 	return b.replicas[p.Index].replica

@@ -33,6 +33,7 @@ type council struct {
 	doubt    time.Duration // since when the leader has no majority; 0: it has
 	banned   time.Duration // no election before
 	watch    *keeper
+	topic    *cluster.Topic // as it was last
 }
 
 // member is one coordinator.
@@ -188,13 +189,16 @@ func capture(m *state.Machine) []byte {
 // now is the newest state.
 func (c *council) now() *cluster.Snapshot { return c.history[c.index] }
 
-// partition is the newest state of a partition; nil: there is none yet.
+// partition is the newest state of a partition, of a topic that was deleted the last one;
+// nil: there is none yet.
 func (c *council) partition(i int) *cluster.Partition {
-	t := c.now().Topics[topicName]
-	if t == nil {
+	if t := c.now().Topics[topicName]; t != nil {
+		c.topic = t
+	}
+	if c.topic == nil {
 		return nil
 	}
-	return &t.Partitions[i]
+	return &c.topic.Partitions[i]
 }
 
 // found makes the cluster and its topic, before the world begins.
@@ -222,10 +226,7 @@ func (c *council) found() {
 		b.disk.image.noted = epoch
 		b.disk.caches()
 	}
-	a := apply(state.Command{Change: cluster.Change{Create: &cluster.Create{ID: topicID(), Spec: cluster.TopicSpec{
-		Name: topicName, Partitions: &set.Partitions,
-		SettingsPatch: cluster.SettingsPatch{Replicas: &set.Replicas, MinInsync: &set.MinInsync, Unclean: &set.Unclean, Durability: new(set.durability()), MaxMessageBytes: new(maxMessageBytes)},
-	}}}})
+	a := apply(state.Command{Change: set.creation(topicID(1))})
 	for _, t := range c.w.teams {
 		if a.Refusal == nil {
 			a = apply(state.Command{Change: t.register()})
@@ -271,7 +272,7 @@ func (c *council) progress(from *process, after uint64, part int, id ident.Group
 		return
 	}
 	c.w.call(from, m.p, c.w.set.TryLimit, func(reply func(func())) {
-		if all := c.machine.Progress(ref(part), []ident.GroupID{id}); c.leader == m && c.quorum(m) && c.index >= after && len(all) == 1 {
+		if all := c.machine.Progress(c.w.ref(part), []ident.GroupID{id}); c.leader == m && c.quorum(m) && c.index >= after && len(all) == 1 {
 			reply(func() { done(all[0], true) })
 		}
 	}, func(bool) { done(cluster.GroupProgress{}, false) })

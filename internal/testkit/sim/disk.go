@@ -48,6 +48,7 @@ type folder struct {
 
 // stored is a partition's log.
 type stored struct {
+	of      ident.TopicID
 	start   record.Position
 	startMs int64       // timestamp of the last batch that went
 	past    ident.Epoch // that goes on at start; 0: none, or it began there
@@ -87,7 +88,7 @@ func (f *folder) rots(part int) bool { return f.logs[part] != nil && f.logs[part
 // knows says whether a life has noted a damage that is there still.
 func (f *folder) knows(part int) bool { return f.harmed[part] != 0 && f.rots(part) }
 
-func newStored() *stored { return &stored{bad: -1} }
+func newStored(of ident.TopicID) *stored { return &stored{of: of, bad: -1} }
 
 // op is one entry of the journal.
 type op struct {

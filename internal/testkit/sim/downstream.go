@@ -175,7 +175,7 @@ func (d *downstream) flush() {
 
 // gather adds what a partition has to a message, and gives its size.
 func (d *downstream) gather(m *rpc.FromLeader, part int) int {
-	r := d.b.replica(ref(part))
+	r := d.b.replica(d.b.ref(part))
 	if r == nil {
 		return 0
 	}

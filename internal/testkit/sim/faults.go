@@ -258,6 +258,8 @@ func (w *World) strike(f *Fault) {
 		}
 	case "wipe-joiner", "flip-joiner":
 		w.ambush = f.Kind
+	case "delete":
+		w.deletes(f)
 	case "jump":
 		w.jumps(f, p)
 	case "laggard-leads":
@@ -506,7 +508,7 @@ func (b *broker) asks(part int) bool {
 	if b.w.council.partition(part).Leader != b.id {
 		return false
 	}
-	r := b.replica(ref(part))
+	r := b.replica(b.w.ref(part))
 	if r == nil {
 		return true
 	}

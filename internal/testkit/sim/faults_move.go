@@ -10,7 +10,7 @@ import (
 
 // move asks for a replica to be moved.
 func (w *World) move(i int, b, to *broker) {
-	of := cluster.MoveOf{Partition: ref(i), Version: w.council.partition(i).Version, Add: []ident.NodeID{to.id}, Remove: []ident.NodeID{b.id}}
+	of := cluster.MoveOf{Partition: w.ref(i), Version: w.council.partition(i).Version, Add: []ident.NodeID{to.id}, Remove: []ident.NodeID{b.id}}
 	w.council.propose(w.edge, cluster.Change{Move: &cluster.Move{Of: []cluster.MoveOf{of}}}, func(cluster.Answer, error) {})
 }
 

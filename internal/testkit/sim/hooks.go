@@ -24,7 +24,7 @@ func (w *World) opened(b *broker, i int, h *held) { h.seen.hw = h.log.Start() }
 // says that they are committed, voids as well, which no offset shows.
 func (w *World) drops(b *broker, i int, to record.Position) {
 	w.reached.hit("log start moved")
-	if h := b.replicas[i]; h.seen.leads {
+	if h := b.replicas[i]; b.current() && h.seen.leads {
 		s := h.log.s
 		w.grow(w.era(i, h.seen.epoch), b, s, sort.Search(len(s.kept), func(k int) bool { return to.Before(s.kept[k].after) }))
 	}
@@ -34,6 +34,9 @@ func (w *World) drops(b *broker, i int, to record.Position) {
 func (w *World) truncates(b *broker, i int, to record.Position) {
 	w.reached.hit("log truncated")
 	w.note(b.name(), "truncates partition %d to %v", i, to)
+	if !b.current() {
+		return
+	}
 	t := w.truth[i]
 	s := b.replicas[i].log.s
 	if n := t.holds(s); n > s.first && to.Before(t.batches[n-1].after) {
@@ -46,6 +49,9 @@ func (w *World) restarts(b *broker, i int, start ident.Offset) {
 	w.reached.hit("log begun anew at the leader's start")
 	w.note(b.name(), "begins partition %d anew at %d", i, start)
 	w.newcomerLeads(b, i)
+	if !b.current() {
+		return
+	}
 	t, s := w.truth[i], b.replicas[i].log.s
 	if n := t.holds(s); n > s.first && t.batches[n-1].after.Offset > start && counted(w.council.partition(i), b.id) {
 		w.fail("committed-stays", "%s, partition %d: begins anew at %d and drops %v to %v, committed up to %v: %s", b.name(), i, start, s.start, s.end(), t.batches[n-1].after, w.describe(i))
@@ -95,6 +101,12 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 		}
 	}
 	was, now := before.Topics[topicName], after.Topics[topicName]
+	switch {
+	case was == nil && now != nil:
+		w.reborn(now)
+	case was != nil && now == nil:
+		w.after(w.gap, w.creates)
+	}
 	if now == nil || was == nil {
 		return
 	}
@@ -143,7 +155,7 @@ func (w *World) restsOnWhatWas(was *cluster.Topic, c *cluster.Insync, answer *cl
 		if i >= len(answer.Taken) || !answer.Taken[i] || answer.Index != w.council.index {
 			continue
 		}
-		if p := &was.Partitions[of.Partition.Index]; p.Version != of.Version || p.LeaderEpoch != of.Epoch || p.Leader != c.Leader.Node {
+		if p := &was.Partitions[of.Partition.Index]; of.Partition.Topic != was.ID || p.Version != of.Version || p.LeaderEpoch != of.Epoch || p.Leader != c.Leader.Node {
 			w.fail("rests-on-what-was", "partition %d: an ISR of version %d and epoch %d is taken at version %d and epoch %d", of.Partition.Index, of.Version, of.Epoch, p.Version, p.LeaderEpoch)
 		}
 	}
@@ -156,7 +168,7 @@ func (w *World) whole(was, now *cluster.Topic, after *cluster.Snapshot) {
 		for _, n := range now.Partitions[i].ISR {
 			b := w.brokerOf(n)
 			lives := b.self.Epoch != 0 && after.Nodes[n].BrokerEpoch == b.self.Epoch
-			if f := b.disk.survives(); lives && !counted(&was.Partitions[i], n) && f.rots(i) && 0 < f.harmed[i] && f.harmed[i] < b.p.life {
+			if f := b.disk.survives(); lives && !counted(&was.Partitions[i], n) && f.of(i, was.ID) != nil && f.rots(i) && 0 < f.harmed[i] && f.harmed[i] < b.p.life {
 				w.fail("whole-logs-join", "partition %d: %s is taken in, and knows from its folder that its log is damaged: %s", i, b.name(), w.describe(i))
 			}
 		}

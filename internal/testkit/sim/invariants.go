@@ -27,6 +27,9 @@ func (w *World) check() {
 		b := w.touched[n]
 		w.touched = w.touched[:n]
 		b.touched = false
+		if !b.current() {
+			continue
+		}
 		for i, h := range b.replicas {
 			if h != nil {
 				w.observe(b, i, h)
@@ -119,10 +122,10 @@ func (w *World) advance(t *truth, b *broker, h *held, to record.Position) {
 // disk.
 func (w *World) inSync(b *broker, i int) {
 	p := w.council.partition(i)
-	if p == nil || b.lost || b.dropped[i] || !slices.Contains(p.ISR, b.id) && !slices.Contains(p.ELR, b.id) {
+	if p == nil || !w.there() || b.lost || b.dropped[i] || !slices.Contains(p.ISR, b.id) && !slices.Contains(p.ELR, b.id) {
 		return
 	}
-	t, s := w.truth[i], b.disk.survives().logs[i]
+	t, s := w.truth[i], b.disk.survives().of(i, w.topic)
 	if s == nil && len(t.batches) > 0 {
 		w.fail("in-sync", "partition %d: %s can be elected and has no log: %s", i, b.name(), w.describe(i))
 		return
@@ -140,7 +143,7 @@ func (w *World) waitsForElectable(i int) {
 		return
 	}
 	b := w.brokerOf(p.Leader)
-	if b == nil || !b.p.up || b.replicas[i] == nil {
+	if b == nil || !b.p.up || !b.current() || b.replicas[i] == nil {
 		return
 	}
 	h := b.replicas[i]
@@ -158,7 +161,7 @@ func (w *World) waitsForElectable(i int) {
 // remembers holds that what a broker remembers of producers is what its logs say.
 func (w *World) remembers(b *broker) {
 	for i, h := range b.replicas {
-		if h == nil || h.log.s.bad >= 0 || h.log.dead() || h.log.cutting {
+		if !b.current() || h == nil || h.log.s.bad >= 0 || h.log.dead() || h.log.cutting {
 			continue
 		}
 		t := w.era(i, h.seen.epoch)
@@ -187,7 +190,7 @@ func (w *World) remembers(b *broker) {
 
 // answers holds what a producer is told.
 func (w *World) answers(b *broker, p *producer, batch []outgoing, a rpc.Appended) {
-	if a.Err != nil || p.acks == rpc.AcksNone || w.failure != nil {
+	if a.Err != nil || p.acks == rpc.AcksNone || w.failure != nil || !b.current() {
 		return
 	}
 	h := b.replicas[p.part]
@@ -242,7 +245,7 @@ func (w *World) keptByLeader(b *broker, p *producer, o *outgoing, at ident.Offse
 	if v, ok := t.at(at); ok && v == o.value && at < t.hw {
 		return
 	}
-	s := b.disk.image.logs[p.part]
+	s := b.disk.image.of(p.part, w.topic)
 	if s == nil || s.end().Offset <= at {
 		w.fail("kept-by-leader", "%s is told by %s that %q is kept at %d, which is not on the disk", p.name, b.name(), o.value, at)
 	} else if !b.leads() {
@@ -252,6 +255,9 @@ func (w *World) keptByLeader(b *broker, p *producer, o *outgoing, at ident.Offse
 
 // served holds what a reader gets.
 func (w *World) served(b *broker, req *rpc.Read, res *rpc.ReadResult, err error) {
+	if !b.current() {
+		return // it has yet to hear that the topic is no more
+	}
 	h := b.replicas[req.Partition.Index]
 	w.observe(b, int(req.Partition.Index), h)
 	t := w.era(int(req.Partition.Index), h.seen.epoch)

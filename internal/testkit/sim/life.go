@@ -64,7 +64,7 @@ func (b *broker) refused() {
 func (b *broker) unfit() (bad []ident.Partition) {
 	for i, h := range b.replicas {
 		if h != nil && h.log.damage != nil || h == nil && b.folder.knows(i) {
-			bad = append(bad, ref(i))
+			bad = append(bad, ident.Partition{Topic: b.folder.logs[i].of, Index: ident.Index(i)})
 		}
 	}
 	return bad

@@ -301,7 +301,7 @@ func (l *log) Restart(start record.Position, producers []byte, at ident.Offset) 
 		return errors.New("the process is gone")
 	}
 	l.w.restarts(l.b, l.part, start.Offset)
-	s := newStored()
+	s := newStored(l.s.of)
 	s.start, s.ahead, s.snaps, s.committed = start, at, []snap{{at, producers}}, at
 	for _, o := range l.d.pending {
 		if o.log == l {

@@ -28,7 +28,8 @@ type producer struct {
 	done      bool // nothing is to be sent any more
 	resolved  int  // batches that were answered for good
 	lives     int
-	last      fault.Kind // of the last refusal
+	of        ident.TopicID // that the batch in hand is for
+	last      fault.Kind    // of the last refusal
 }
 
 // outgoing is one entry of a batch.
@@ -91,6 +92,15 @@ func (p *producer) send() {
 		p.again()
 		return
 	}
+	if p.of != t.ID {
+		was := p.of
+		if p.of = t.ID; was != (ident.TopicID{}) { // what it was for is no more, and nothing of it stands in the new one
+			p.lives++
+			p.id[8], p.next = byte(p.lives), 0
+			p.resolve()
+			return
+		}
+	}
 	part := &t.Partitions[p.part]
 	leader := w.brokerOf(part.Leader)
 	if leader == nil {
@@ -101,7 +111,7 @@ func (p *producer) send() {
 	if p.tries > 1 {
 		w.reached.hit("batch sent again")
 	}
-	req := rpc.Append{Partition: ref(p.part), Epoch: part.LeaderEpoch, Batch: p.sealed(), Acks: p.acks}
+	req := rpc.Append{Partition: t.Ref(ident.Index(p.part)), Epoch: part.LeaderEpoch, Batch: p.sealed(), Acks: p.acks}
 	batch := p.batch
 	w.call(w.edge, leader.p, w.set.Timeout, func(reply func(func())) {
 		r := leader.replica(req.Partition)

@@ -67,7 +67,7 @@ func (b *broker) proposed(change *cluster.Insync, answer cluster.Answer, err err
 }
 
 func (b *broker) wanted(part int) (cluster.InsyncOf, bool) {
-	r := b.replica(ref(part))
+	r := b.replica(b.ref(part))
 	if r == nil {
 		return cluster.InsyncOf{}, false
 	}
@@ -75,5 +75,5 @@ func (b *broker) wanted(part int) (cluster.InsyncOf, bool) {
 	if !ok {
 		return cluster.InsyncOf{}, false
 	}
-	return cluster.InsyncOf{Partition: ref(part), Epoch: epoch, Version: version, ISR: isr}, true
+	return cluster.InsyncOf{Partition: b.ref(part), Epoch: epoch, Version: version, ISR: isr}, true
 }

@@ -17,6 +17,7 @@ type reader struct {
 	next ident.Offset
 	from *broker
 	seen int // records
+	of   ident.TopicID
 }
 
 func (r *reader) start() { r.w.in(r.w.edge, r.w.between(0, 50*time.Millisecond), r.poll) }
@@ -31,6 +32,9 @@ func (r *reader) choose(leader bool) {
 	t := r.w.routes().Topics[topicName]
 	if t == nil {
 		return
+	}
+	if r.of != t.ID {
+		r.of, r.next = t.ID, 0
 	}
 	p := &t.Partitions[r.part]
 	r.from = r.w.brokerOf(p.Leader)
@@ -49,7 +53,7 @@ func (r *reader) poll() {
 		r.later()
 		return
 	}
-	req := rpc.Read{Partition: ref(r.part), Offset: r.next, MaxBytes: w.set.ReadBytes}
+	req := rpc.Read{Partition: ident.Partition{Topic: r.of, Index: ident.Index(r.part)}, Offset: r.next, MaxBytes: w.set.ReadBytes}
 	w.call(w.edge, b.p, w.set.Timeout, func(reply func(func())) {
 		rep := b.replica(req.Partition)
 		if rep == nil {
@@ -64,6 +68,7 @@ func (r *reader) poll() {
 
 func (r *reader) took(req *rpc.Read, res *rpc.ReadResult, err error) {
 	switch {
+	case req.Partition.Topic != r.of: // of what was before
 	case err == nil:
 		if next := r.w.read(req, res); next > r.next {
 			r.seen += int(next - r.next)

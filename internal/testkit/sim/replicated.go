@@ -68,6 +68,9 @@ func extras(rng *rand.Rand, set *Setup) (faults []Fault) {
 		set.SyncMax *= time.Duration(1 + rng.IntN(40))
 		add(4, "durability", "fail-sync", "blackout", "power")
 	}
+	if set.Reborn {
+		add(3, "delete")
+	}
 	add(4, "jump")
 	return faults
 }

@@ -31,7 +31,7 @@ func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
 	set.Unclean = seed%8 == 7 && set.Replicas > 1
-	set.Replicated = seed%16 == 5
+	set.Replicated, set.Reborn = seed%16 == 5, seed%16 == 9
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
@@ -205,7 +205,7 @@ func (w *World) settle() {
 		if n := w.finished(); n > done { // members may have much to do, and little in flight
 			end, done = w.now+limit, n
 		}
-		if t := w.council.now().Topics[topicName]; t.Settings.MinInsync != w.set.MinInsync {
+		if t := w.council.now().Topics[topicName]; t != nil && t.Settings.MinInsync != w.set.MinInsync {
 			w.minInsync(w.set.MinInsync) // an earlier change came later
 		}
 	}
@@ -268,7 +268,7 @@ func (w *World) isTakenOver(i int) {
 	bound, grown := 3*w.set.Lag/2<<t.taken+time.Second, t.grown
 	w.after(bound, func() {
 		p := w.council.partition(i)
-		if t.grown == grown && (len(p.ISR) < w.set.MinInsync || slices.Contains(p.ISR, from)) {
+		if w.truth[i] == t && t.grown == grown && (len(p.ISR) < w.set.MinInsync || slices.Contains(p.ISR, from)) {
 			w.fail("goes-on", "%s after %s found itself cut off from its followers: %s", bound, w.names(from), w.describe(i))
 		}
 	})
@@ -314,6 +314,9 @@ func (w *World) dispensable(b *broker) bool {
 
 // unsettled says what is still to come, but for a broker that stays away.
 func (w *World) unsettled(out *broker) string {
+	if !w.there() {
+		return "there is no topic"
+	}
 	for _, p := range w.producers {
 		if p.batch != nil {
 			return fmt.Sprintf("%s has no answer (try %d, %s): %s", p.name, p.tries, p.last, w.describe(p.part))
@@ -330,14 +333,14 @@ func (w *World) unsettled(out *broker) string {
 			if !slices.Contains(p.ISR, n) {
 				return fmt.Sprintf("%s is not in sync: %s", b.name(), w.describe(i))
 			}
-			if b.replicas[i] == nil || !same(t, b, first, i) {
+			if !b.current() || b.replicas[i] == nil || !same(t, b, first, i) {
 				return fmt.Sprintf("%s is not like the others: %s", b.name(), w.describe(i))
 			}
 			first = b
 		}
 	}
 	for _, r := range w.readers {
-		if r.next < w.truth[r.part].hw {
+		if r.of != w.topic || r.next < w.truth[r.part].hw {
 			return fmt.Sprintf("a reader of partition %d is at %d: %s", r.part, r.next, w.describe(r.part))
 		}
 	}

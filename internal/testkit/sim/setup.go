@@ -13,6 +13,7 @@ type Setup struct {
 	Replicas, MinInsync int
 	Unclean             bool // rather a replica that may lack records than none
 	Replicated          bool // durability: what the page caches hold is acknowledged, but for a while now and then
+	Reborn              bool // the topic is deleted now and then, and another of its name created
 	Apart               bool // coordinators are processes of their own
 	Producers, Readers  int
 	NetMin, NetMax      time.Duration

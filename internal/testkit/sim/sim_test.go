@@ -57,8 +57,8 @@ var states = []string{
 	"commit of unknown outcome", "coordinator led anew", "damage found",
 	"damaged log replaced", "durability changed", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up",
-	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none", "letter in the dead-letter topic", "letter sent again",
-	"leader gives a silent stream up", "leader of the past", "lease that is newer than the feed", "log begun anew at the leader's start",
+	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none", "letter in the dead-letter topic", "letter sent again", "log of a deleted topic swept",
+	"leader gives a silent stream up", "leader of the past", "log begun anew at the leader's start",
 	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "member falls silent", "member finds its life over", "member lets go of a partition", "min_insync changed", "move completed",
 	"older copy of a folder restored", "older state refused", "orders that came during a cut", "partition without a leader", "producers of lost records forgotten",
@@ -66,7 +66,7 @@ var states = []string{
 	"refused: disk full", "refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
 	"replica moved away and back unseen by its leader", "replica that nobody else can stand in for, after another boot", "session over", "settled with a deaf broker", "settled with a leader cut off from its followers",
 	"settled without one broker",
-	"stream of another life refused", "takeover by a member of the ELR (C3)", "two failovers within a round trip",
+	"stream of another life refused", "takeover by a member of the ELR (C3)", "topic deleted and created again", "two failovers within a round trip",
 	"unclean election", "unknown outcome of a publish", "unsynced entries lost with the power",
 }
 

@@ -242,7 +242,7 @@ func (u *upstream) send(s *stream) {
 	taken := u.dirty
 	u.dirty = nil
 	for _, part := range taken {
-		r := u.b.replica(ref(part))
+		r := u.b.replica(u.b.ref(part))
 		if r == nil {
 			continue
 		}

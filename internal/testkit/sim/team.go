@@ -69,7 +69,7 @@ func newTeam(w *World, i int) *team {
 // register is the command that makes the group.
 func (t *team) register() cluster.Change {
 	s := &t.w.set
-	r := &cluster.GroupRegister{ID: t.id, Topic: topicID(), Name: t.name, Patch: cluster.GroupPatch{
+	r := &cluster.GroupRegister{ID: t.id, Topic: topicID(1), Name: t.name, Patch: cluster.GroupPatch{
 		Mode: &t.mode, Lease: &s.GroupLease, Session: &s.Session, MaxDeliveries: &s.MaxDeliveries, Backoff: &s.Backoff, MaxInFlight: &s.MaxInFlight,
 	}}
 	for i := range s.Partitions {
@@ -79,10 +79,10 @@ func (t *team) register() cluster.Change {
 }
 
 // group is the newest state of it.
-func (t *team) group() *cluster.Group { return t.w.council.now().Groups[topicID()].Get(t.name) }
+func (t *team) group() *cluster.Group { return t.w.council.now().Groups[t.w.topic].Get(t.name) }
 
 func (t *team) progress(part int) *cluster.GroupProgress {
-	p := t.w.council.machine.Progress(ref(part), []ident.GroupID{t.id})
+	p := t.w.council.machine.Progress(t.w.ref(part), []ident.GroupID{t.id})
 	if len(p) == 0 {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (w *World) groupsDecided(before, after *cluster.Snapshot, change *cluster.C
 		}
 	}
 	for _, t := range w.teams {
-		was, now := before.Groups[topicID()].Get(t.name), after.Groups[topicID()].Get(t.name)
+		was, now := before.Groups[w.topic].Get(t.name), after.Groups[w.topic].Get(t.name)
 		if was == now && change.Commit == nil || now == nil || was == nil {
 			continue
 		}
@@ -303,7 +303,7 @@ func (w *World) groupsDecided(before, after *cluster.Snapshot, change *cluster.C
 func (w *World) committed(before *cluster.Snapshot, of *cluster.CommitOf) {
 	t := w.teams[of.Group[15]-1]
 	part := int(of.Partition)
-	l, g := t.ledgers[part], before.Groups[topicID()].Get(t.name)
+	l, g := t.ledgers[part], before.Groups[w.topic].Get(t.name)
 	who := of.Member + fmt.Sprintf("@%d", of.Epoch)
 	if t.mode == cluster.Exclusive {
 		who = fmt.Sprintf("assignment %d", of.Assignment)

@@ -31,10 +31,10 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 		folder = b.disk.last.image
 	}
 	var uncut *stored
-	if h := b.replicas[i]; h != nil {
+	if h := b.replicas[i]; h != nil && b.current() {
 		uncut = h.log.s
 	}
-	n := t.begins(q.Unclean, folder.logs[i], uncut)
+	n := t.begins(q.Unclean, folder.of(i, w.topic), uncut)
 	if len(n.batches) < len(t.batches) {
 		w.reached.hit("committed records lost by an unclean election")
 	}

@@ -111,7 +111,7 @@ func (k *worker) leave() {
 
 // gives lets go of a partition that is to move, as a heartbeat that leaves it out does.
 func (k *worker) gives() {
-	g := k.w.routes().Groups[topicID()].Get(k.team.name)
+	g := k.w.routes().Groups[k.w.topic].Get(k.team.name)
 	if g == nil {
 		return
 	}
@@ -135,7 +135,7 @@ func (k *worker) wants(part int) bool {
 	if !k.given[part] {
 		return true
 	}
-	g := k.w.routes().Groups[topicID()].Get(k.team.name)
+	g := k.w.routes().Groups[k.w.topic].Get(k.team.name)
 	o := g.Owner(ident.Index(part))
 	k.given[part] = o.Member != k.name || o.Next != ""
 	return !k.given[part]
@@ -202,8 +202,8 @@ func (k *worker) fenced(life, part int, err error) {
 		return
 	}
 	// Whoever does not own a partition is told the same of that partition alone.
-	if g := k.w.routes().Groups[topicID()].Get(k.team.name); g != nil {
-		if m, ok := g.Member(k.name); ok && m.Epoch == k.epoch {
+	if g := k.w.routes().Groups[k.w.topic].Get(k.team.name); g != nil {
+		if m, ok := g.Member(k.name); ok && m.Epoch >= k.epoch {
 			return
 		}
 	}
@@ -217,7 +217,7 @@ func (k *worker) settle(j job) {
 	if b == nil {
 		return
 	}
-	of := rpc.SettleOf{Partition: ref(j.part), Through: -1}
+	of := rpc.SettleOf{Partition: w.ref(j.part), Through: -1}
 	acks := false
 	if w.healing {
 		for _, o := range k.hands {

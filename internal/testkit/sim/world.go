@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"tidewire/internal/ident"
 )
 
 // World is one run. Everything in it happens in one goroutine, in an order that the
@@ -41,7 +43,10 @@ type World struct {
 	ambush   string  // what befalls whoever is to join an ISR next
 	newcomer *Fault  // what befalls all others when a log is begun anew
 	unseen   *unseen
-	wanted   int // min_insync, as it was asked for last
+	topic    ident.TopicID // that there is, or was last
+	lives    int           // of topics so far
+	gap      time.Duration // between two of them
+	wanted   int           // min_insync, as it was asked for last
 }
 
 // Failure is an invariant that was found broken.
