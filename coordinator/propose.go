@@ -29,14 +29,29 @@ func (c *Coordinator) Propose(ctx context.Context, change cluster.Change) (clust
 	return c.commit(ctx, &state.Command{Change: change})
 }
 
+// decree makes a change that this coordinator has decided on as the leading one: here or
+// not at all. Another one that leads by then has granted leases that this one knows
+// nothing of, and declares nobody dead on its word.
+func (c *Coordinator) decree(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
+	return c.carry(ctx, &state.Command{Change: change}, c.apply, func() bool { return c.node.Status().Leads })
+}
+
 // commit is Propose for a command, which may be one that only this package makes.
 func (c *Coordinator) commit(ctx context.Context, cmd *state.Command) (cluster.Answer, error) {
+	return c.carry(ctx, cmd, c.try, func() bool { return true })
+}
+
+// attempt is one try of a command, which is encoded as b.
+type attempt func(ctx context.Context, cmd *state.Command, b []byte) (cluster.Answer, error)
+
+// carry makes a command by one try after the other, for as long as it may.
+func (c *Coordinator) carry(ctx context.Context, cmd *state.Command, try attempt, may func() bool) (cluster.Answer, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
 	cmd.Request = state.RequestID(uuid.New())
 	cmd.Time = began.UnixMilli()
-	answer, err := c.insist(ctx, cmd)
+	answer, err := c.insist(ctx, cmd, try, may)
 	if err == nil && answer.Refusal != nil {
 		err = answer.Refusal.Fault()
 	}
@@ -44,7 +59,7 @@ func (c *Coordinator) commit(ctx context.Context, cmd *state.Command) (cluster.A
 	return answer, err
 }
 
-func (c *Coordinator) insist(ctx context.Context, cmd *state.Command) (cluster.Answer, error) {
+func (c *Coordinator) insist(ctx context.Context, cmd *state.Command, try attempt, may func() bool) (cluster.Answer, error) {
 	b, err := state.Encode(cmd)
 	if err != nil {
 		return cluster.Answer{}, &fault.Error{Kind: fault.Invalid, Op: "coordinator." + cmd.Kind(), Err: err}
@@ -52,7 +67,7 @@ func (c *Coordinator) insist(ctx context.Context, cmd *state.Command) (cluster.A
 	pause := 5 * time.Millisecond
 	open := false // an earlier try may have been kept
 	for {
-		answer, err := c.try(ctx, cmd, b)
+		answer, err := try(ctx, cmd, b)
 		if err == nil {
 			return answer, nil
 		}
@@ -61,7 +76,7 @@ func (c *Coordinator) insist(ctx context.Context, cmd *state.Command) (cluster.A
 			return cluster.Answer{}, err
 		}
 		open = open || v == control.Unknown
-		if errors.Is(err, errStops) || !sleep.For(ctx, pause) {
+		if errors.Is(err, errStops) || !may() || !sleep.For(ctx, pause) || !may() {
 			return cluster.Answer{}, control.Unavailable(open, err)
 		}
 		pause = min(2*pause, 50*time.Millisecond)

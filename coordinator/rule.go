@@ -366,12 +366,12 @@ func (r *rule) change(ctx context.Context) {
 	}
 }
 
-// make makes one change. What fails is decided again on what there is then.
+// make makes one change, while this coordinator leads. What fails is decided again on what there is then.
 func (r *rule) make(ctx context.Context, c cluster.Change) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
 	before := r.of.feed.Snapshot()
-	answer, err := r.of.Propose(ctx, c)
+	answer, err := r.of.decree(ctx, c)
 	switch {
 	case err == nil && c.Elect != nil:
 		logTakeovers(r.of.cfg.Logger, before, c.Elect, answer.Taken)
