@@ -64,6 +64,15 @@ func (c *council) init(w *World) {
 // propose brings a change to the leading coordinator, again and again under one
 // request id, until it has an answer or the limit has passed: nobody knows then.
 func (c *council) propose(from *process, change cluster.Change, done func(cluster.Answer, error)) {
+	c.proposes(from, 0, change, done)
+}
+
+// decree is propose for what a leading coordinator has decided: in its own term or never.
+func (c *council) decree(from *process, term int, change cluster.Change, done func(cluster.Answer, error)) {
+	c.proposes(from, term, change, done)
+}
+
+func (c *council) proposes(from *process, term int, change cluster.Change, done func(cluster.Answer, error)) {
 	command := c.encode(from, change)
 	limit := c.w.now + c.w.set.ProposeLimit
 	over := false
@@ -83,7 +92,7 @@ func (c *council) propose(from *process, change cluster.Change, done func(cluste
 			return
 		}
 		c.w.call(from, m.p, min(c.w.set.TryLimit, limit-c.w.now), func(reply func(func())) {
-			if c.leader != m {
+			if c.leader != m || term != 0 && term != c.term {
 				reply(again)
 				return
 			}

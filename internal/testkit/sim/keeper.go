@@ -100,7 +100,7 @@ func (k *keeper) look(term int) {
 
 // make has the coordinator itself make a change.
 func (k *keeper) make(c cluster.Change, done func()) {
-	k.w.council.propose(k.by.p, c, func(cluster.Answer, error) { done() })
+	k.w.council.decree(k.by.p, k.term, c, func(cluster.Answer, error) { done() })
 }
 
 // probe asks a node whether it is there.

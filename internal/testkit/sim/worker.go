@@ -327,7 +327,7 @@ func (w *World) sessions() {
 		}
 		if len(lives) > 0 {
 			w.reached.hit("session over")
-			w.council.propose(m.p, cluster.Change{MemberLapse: &cluster.MemberLapse{Lives: lives}}, func(cluster.Answer, error) {})
+			w.council.decree(m.p, w.council.term, cluster.Change{MemberLapse: &cluster.MemberLapse{Lives: lives}}, func(cluster.Answer, error) {})
 		}
 	}
 }
