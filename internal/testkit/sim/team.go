@@ -213,17 +213,14 @@ func (t *team) speaks(by *worker, part int, o ident.Offset) {
 	}
 }
 
-// has says that a worker has a record in hand, and nobody else.
-func (t *team) has(by *worker, part int, o ident.Offset) (has bool) {
-	for _, g := range t.ledgers[part].grips[o] {
-		if g.holds(t.w.now) {
-			if g.worker != by {
-				return false
-			}
-			has = true
-		}
+// has says that a worker has a record in hand, and nobody else, by the latest lease of it:
+// what a leader has leased since to somebody, and had back, it takes for nobody else's.
+func (t *team) has(by *worker, part int, o ident.Offset) bool {
+	grips := t.ledgers[part].grips[o]
+	if len(grips) == 0 || grips[len(grips)-1].worker != by || !grips[len(grips)-1].holds(t.w.now) {
+		return false
 	}
-	return has
+	return !slices.ContainsFunc(grips, func(g grip) bool { return g.worker != by && g.holds(t.w.now) })
 }
 
 // extends is a worker who has a record for longer, as its leader says.
