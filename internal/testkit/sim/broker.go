@@ -26,6 +26,7 @@ type broker struct {
 	folder      *folder       // the logs as it has them open
 	replicas    []*held       // by partition
 	topic       ident.TopicID // that they are of
+	clearing    []bool        // by partition: the log there was is going, and not gone for good yet
 	snapshot    *cluster.Snapshot
 	acted       bool // on a snapshot as new as its registration
 	self        cluster.Life
@@ -76,8 +77,8 @@ func (b *broker) name() string { return b.p.name }
 func (b *broker) start() {
 	w := b.w
 	b.folder, b.snapshot, b.acted = nil, &cluster.Snapshot{}, false
-	b.self, b.next, b.lease = cluster.Life{}, cluster.Life{}, 0
-	b.replicas, b.topic = make([]*held, w.set.Partitions), ident.TopicID{}
+	b.self, b.next, b.leases = cluster.Life{}, cluster.Life{}, cluster.Leases{}
+	b.replicas, b.topic, b.clearing = make([]*held, w.set.Partitions), ident.TopicID{}, make([]bool, w.set.Partitions)
 	b.proposals, b.proposing = make([]bool, w.set.Partitions), false
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
 	b.ups, b.downs = make([]*upstream, len(w.brokers)), make([]*downstream, len(w.brokers))
@@ -162,6 +163,10 @@ func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {
 		b.disclaimed[i] = false
 	}
 	if h == nil {
+		b.sweeps(i, t.ID)
+		if b.clearing[i] {
+			return
+		}
 		h = b.open(t, part)
 		b.replicas[i] = h
 	}
@@ -175,7 +180,6 @@ func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {
 // open opens a partition's log and rebuilds what its machine remembers.
 func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 	i := int(part.Index)
-	b.sweeps(i, t.ID)
 	if b.folder.logs[i] == nil {
 		b.folder.logs[i] = newStored(t.ID)
 		b.disk.queue(&op{part: i, do: func(f *folder) { f.logs[i] = newStored(t.ID) }})
@@ -243,15 +247,31 @@ func (b *broker) setAside(i int) {
 	b.clears(i)
 }
 
-// clears takes a log out of the folder.
+// clears takes a log out of the folder. None comes in its place before that is durable, as
+// with broker/storage: else a kill would bring it back, after others heard that it is gone.
 func (b *broker) clears(i int) {
-	b.folder.logs[i], b.folder.harmed[i] = nil, 0
+	b.folder.logs[i], b.folder.harmed[i], b.clearing[i] = nil, 0, true
 	for _, o := range b.disk.pending {
 		if o.part == i {
 			o.cut = true
 		}
 	}
-	b.disk.queue(&op{part: -1, do: func(f *folder) { f.logs[i], f.harmed[i] = nil, 0 }})
+	b.disk.queue(&op{part: -1, do: func(f *folder) { f.logs[i], f.harmed[i] = nil, 0 }, durable: func(err error) {
+		if err == nil {
+			b.cleared(i)
+		}
+	}})
+}
+
+// cleared takes a partition whose old log is gone, if it is to be here.
+func (b *broker) cleared(i int) {
+	b.clearing[i] = false
+	t := b.snapshot.Topics[topicName]
+	if t == nil || t.ID != b.topic || b.replicas[i] != nil || !slices.Contains(t.Partitions[i].Replicas, b.id) {
+		return
+	}
+	b.take(t, &t.Partitions[i])
+	b.want()
 }
 
 // tick lets time pass for the replicas.

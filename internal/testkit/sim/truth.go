@@ -101,7 +101,7 @@ func (w *World) era(part int, e ident.Epoch) *truth {
 
 // begins is the truth from an unclean election on: what the log of the one who leads
 // has of the former one, or of one before that, if nobody ever led in the former. What a
-// cut under way takes from its disk does not count.
+// cut under way takes from its disk does not count, nor does a log that is on its way out.
 func (t *truth) begins(e ident.Epoch, s, uncut *stored) *truth {
 	n := newTruth(t.part)
 	n.unclean, n.former, n.refused, n.moved, n.taken, n.opens = e, t, t.refused, t.moved, t.taken, true

@@ -34,7 +34,11 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	if h := b.replicas[i]; h != nil && b.current() {
 		uncut = h.log.s
 	}
-	n := t.begins(q.Unclean, folder.of(i, w.topic), uncut)
+	has := folder.of(i, w.topic)
+	if b.clearing[i] {
+		has = nil
+	}
+	n := t.begins(q.Unclean, has, uncut)
 	if len(n.batches) < len(t.batches) {
 		w.reached.hit("committed records lost by an unclean election")
 	}
