@@ -213,6 +213,16 @@ func (t *team) speaks(by *worker, part int, o ident.Offset) {
 	}
 }
 
+// passes is a worker who has done with all up to a record: with what it was leased in an
+// answer that it never had as well.
+func (t *team) passes(by *worker, part int, through ident.Offset) {
+	for o := range t.ledgers[part].grips {
+		if o <= through {
+			t.speaks(by, part, o)
+		}
+	}
+}
+
 // has says that a worker has a record in hand, and nobody else, by the latest lease of it:
 // what a leader has leased since to somebody, and had back, it takes for nobody else's.
 func (t *team) has(by *worker, part int, o ident.Offset) bool {

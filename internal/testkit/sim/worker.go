@@ -256,8 +256,9 @@ func (k *worker) settle(j job) {
 			return
 		}
 		if k.life(j.part) == life {
-			held = slices.DeleteFunc(held, func(o ident.Offset) bool { return !k.team.has(k, j.part, o) })
-			for _, o := range slices.Concat(of.Ack, held) {
+			held = slices.DeleteFunc(held, func(h job) bool { return !k.team.has(k, j.part, h.o) })
+			k.team.passes(k, j.part, of.Through)
+			for _, o := range of.Ack {
 				k.team.speaks(k, j.part, o)
 			}
 			if len(of.Extend) == 0 {
