@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"tidewire/internal/cluster"
@@ -137,8 +139,8 @@ func (m *Machine) Over() bool { return m.over }
 // End gives up. Whoever waits for a commit is answered that its outcome is unknown.
 func (m *Machine) End() {
 	m.over = true
-	for t, w := range m.waits {
-		m.answers = append(m.answers, Answer{Token: t, Stale: w.stale, Unknown: true})
+	for _, t := range slices.Sorted(maps.Keys(m.waits)) { // the machine does the same each time
+		m.answers = append(m.answers, Answer{Token: t, Stale: m.waits[t].stale, Unknown: true})
 	}
 	clear(m.waits)
 }

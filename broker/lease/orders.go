@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +86,8 @@ func (m *Machine) passOn(former cluster.Owner) {
 // part ends what members held that are gone, in shared mode. One that came again gets it
 // at once.
 func (m *Machine) part() {
-	for id, h := range m.hands {
+	for _, id := range slices.Sorted(maps.Keys(m.hands)) { // the machine does the same each time
+		h := m.hands[id]
 		if now, there := m.member(id); !there || now.Epoch != h.epoch {
 			delete(m.hands, id)
 			m.drop(h)
