@@ -196,6 +196,12 @@ func (k *worker) took(life, part int, jobs []job) {
 	}
 }
 
+// expired says that retention took a record, whoever had it.
+func (b *broker) expired(part int, o ident.Offset) bool {
+	h := b.replicas[part]
+	return h != nil && o < h.log.Start()
+}
+
 // fenced ends a life that the broker says is over.
 func (k *worker) fenced(life, part int, err error) {
 	if k.life(part) != life || !fault.Is(err, fault.Fenced) {
@@ -256,7 +262,7 @@ func (k *worker) settle(j job) {
 			return
 		}
 		if k.life(j.part) == life {
-			held = slices.DeleteFunc(held, func(h job) bool { return !k.team.has(k, j.part, h.o) })
+			held = slices.DeleteFunc(held, func(h job) bool { return b.expired(j.part, h.o) || !k.team.has(k, j.part, h.o) })
 			k.team.passes(k, j.part, of.Through)
 			for _, o := range of.Ack {
 				k.team.speaks(k, j.part, o)
