@@ -102,7 +102,7 @@ func play(from, seeds uint64, took func(*Result) (more bool)) {
 				}
 				r := Run(seed)
 				mu.Lock()
-				over = over || !took(r)
+				over = !took(r) || over // an earlier seed may be under way yet
 				mu.Unlock()
 			}
 		})
