@@ -92,7 +92,11 @@ func (t *team) progress(part int) *cluster.GroupProgress {
 // doneWith says that a progress knows of a record that it is done; above the floor a clamp
 // lets that stand.
 func doneWith(p *cluster.GroupProgress, o ident.Offset) bool {
-	return o < p.Floor || slices.ContainsFunc(p.Done, func(s cluster.Span) bool { return o >= s.From && o < s.To })
+	return o < p.Floor || within(p.Done, o)
+}
+
+func within(all []cluster.Span, o ident.Offset) bool {
+	return slices.ContainsFunc(all, func(s cluster.Span) bool { return o >= s.From && o < s.To })
 }
 
 func (t *team) intent(part int, o ident.Offset) (cluster.Intent, bool) {
@@ -195,7 +199,7 @@ func (t *team) inOrder(u *unit, o ident.Offset, what func(string, ...any) string
 	}
 	p := t.progress(u.part)
 	for e := max(p.Start, p.Floor, u.b.replicas[u.part].log.Start()); e < o; e++ {
-		if keyOf(e) != keyOf(o) || l.delivered[e] || l.dead[e] || doneWith(p, e) {
+		if keyOf(e) != keyOf(o) || l.delivered[e] || within(p.Dead, e) || doneWith(p, e) {
 			continue
 		}
 		if _, dying := t.intent(u.part, e); !dying { // an intent outlives a reset

@@ -48,6 +48,19 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	w.recheck = true
 }
 
+// forgets takes in that a broker drops its log. Where it was elected uncleanly meanwhile, and
+// has yet to hear of that, it will lead with nothing.
+func (w *World) forgets(b *broker, i int) {
+	t := w.truth[i]
+	if !b.current() || !t.opens || !counted(w.council.partition(i), b.id) {
+		return
+	}
+	n := t.former.begins(t.unclean, nil, nil)
+	n.refused, n.moved, n.taken = t.refused, t.moved, t.taken
+	w.note(b.name(), "drops what it was elected uncleanly with")
+	w.truth[i], w.recheck = n, true
+}
+
 // opens takes in what a leader has that an unclean election chose, once all that it took over
 // with is on its disk: from then on others may find that they have the same, and take it
 // for committed.
