@@ -110,6 +110,7 @@ func (w *World) newcomerLeads(b *broker, i int) {
 func (w *World) othersDie(i int, b *broker, lasts time.Duration) {
 	p := w.council.partition(i)
 	w.note("fault", "all die but %s", b.name())
+	w.resetsLate()
 	for _, n := range slices.Concat(p.ISR, p.ELR) {
 		if o := w.brokerOf(n); o != b {
 			w.kill(o.p, w.chance(0.5))

@@ -354,3 +354,17 @@ func (w *World) resets() {
 	}
 	w.council.propose(w.edge, cluster.Change{GroupReset: r}, func(cluster.Answer, error) {})
 }
+
+// resetsLate moves the groups to where the logs end now, as somebody has seen them, and asks
+// for that once others may lead that lack what is there.
+func (w *World) resetsLate() {
+	for _, t := range w.teams {
+		r := &cluster.GroupReset{Group: t.id, Force: true}
+		for i := range w.truth {
+			r.Starts = append(r.Starts, cluster.Position{Partition: ident.Index(i), Offset: w.truth[i].hw, Epoch: w.council.partition(i).LeaderEpoch})
+		}
+		w.later(w.set.Lease+300*time.Millisecond, func() {
+			w.council.propose(w.edge, cluster.Change{GroupReset: r}, func(cluster.Answer, error) {})
+		})
+	}
+}
