@@ -169,8 +169,8 @@ func (s *state) cutEpochs(last ident.Epoch) {
 	}
 }
 
-// cutSnaps forgets snapshots of more than what is left. Where none is, which only an
-// unclean election brings about, nothing is known of who produced below the start: that is
+// cutSnaps forgets snapshots of more than what is left. Where none of them is of the start
+// or above, which only an unclean election brings about, nothing is known of who produced below the start: that is
 // said as well, or nobody could begin where this log does.
 func (s *state) cutSnaps() {
 	s.committed = min(s.committed, s.next)
@@ -180,8 +180,8 @@ func (s *state) cutSnaps() {
 			keep = append(keep, r)
 		}
 	}
-	if len(keep) == 0 && s.start > 0 {
-		keep = append(keep, snapshotRef{at: s.start})
+	if s.start > 0 && !slices.ContainsFunc(keep, func(r snapshotRef) bool { return r.at >= s.start }) {
+		keep = []snapshotRef{{at: s.start}}
 		s.committed = max(s.committed, s.start)
 	}
 	s.snaps = keep

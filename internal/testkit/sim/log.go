@@ -283,13 +283,13 @@ func (l *log) Forget() error {
 	return nil
 }
 
-// forget drops the producer states of more than the log holds; where none is left, nothing
-// is known of what was before its start.
+// forget drops the producer states of more than the log holds; where none is left of its
+// start or above, nothing is known of what was before its start.
 func (s *stored) forget() {
 	end := s.end().Offset
 	s.ahead, s.committed = 0, min(s.committed, end)
 	s.snaps = slices.DeleteFunc(slices.Clone(s.snaps), func(k snap) bool { return k.at > end })
-	if len(s.snaps) == 0 && s.start.Offset > 0 {
+	if start := s.start.Offset; start > 0 && !slices.ContainsFunc(s.snaps, func(k snap) bool { return k.at >= start }) {
 		s.snaps = []snap{{at: s.start.Offset}}
 		s.committed = max(s.committed, s.start.Offset)
 	}
