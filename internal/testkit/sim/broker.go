@@ -251,7 +251,7 @@ func (b *broker) setAside(i int) {
 // with broker/storage: else a kill would bring it back, after others heard that it is gone.
 func (b *broker) clears(i int) {
 	b.folder.logs[i], b.folder.harmed[i], b.clearing[i] = nil, 0, true
-	b.w.forgets(b, i)
+	b.w.forgets(b, i, nil)
 	for _, o := range b.disk.pending {
 		if o.part == i {
 			o.cut = true

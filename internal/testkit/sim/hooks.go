@@ -37,8 +37,11 @@ func (w *World) truncates(b *broker, i int, to record.Position) {
 	if !b.current() {
 		return
 	}
-	t := w.truth[i]
 	s := b.replicas[i].log.s
+	left := s.clone()
+	left.cut(to)
+	w.forgets(b, i, left)
+	t := w.truth[i]
 	if n := t.holds(s); n > s.first && to.Before(t.batches[n-1].after) {
 		w.fail("committed-stays", "%s, partition %d: cuts at %v what is committed up to %v: %s", b.name(), i, to, t.batches[n-1].after, w.describe(i))
 	}

@@ -48,16 +48,16 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	w.recheck = true
 }
 
-// forgets takes in that a broker drops its log. Where it was elected uncleanly meanwhile, and
-// has yet to hear of that, it will lead with nothing.
-func (w *World) forgets(b *broker, i int) {
+// forgets takes in that a broker drops its log, or cuts it to what is left. Where it was
+// elected uncleanly meanwhile, and has yet to hear of that, it will lead with no more.
+func (w *World) forgets(b *broker, i int, left *stored) {
 	t := w.truth[i]
 	if !b.current() || !t.opens || !counted(w.council.partition(i), b.id) {
 		return
 	}
-	n := t.former.begins(t.unclean, nil, nil)
+	n := t.former.begins(t.unclean, left, nil)
 	n.refused, n.moved, n.taken = t.refused, t.moved, t.taken
-	w.note(b.name(), "drops what it was elected uncleanly with")
+	w.note(b.name(), "loses some of what it was elected uncleanly with")
 	w.truth[i], w.recheck = n, true
 }
 
