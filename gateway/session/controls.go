@@ -1,5 +1,13 @@
 package session
 
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidewire/gateway/reply"
+)
+
 const (
 	masked     = 0x80 // in the second byte of a client's frame
 	maskedHead = 6    // bytes of a short one's head
@@ -16,7 +24,9 @@ func (s *session) controls() bool {
 		if b[0] != opPing && b[0] != opPong || n < 0 || n > maxControl || len(b) < maskedHead+n {
 			return false
 		}
-		if b[0] == opPing {
+		if b[0] == opPong {
+			s.ponged((*life)(s), nil)
+		} else {
 			var payload [maxControl]byte
 			for i := range n {
 				payload[i] = b[maskedHead+i] ^ b[2+i%4]
@@ -27,4 +37,35 @@ func (s *session) controls() bool {
 		took = true
 	}
 	return took && !s.socket.pending()
+}
+
+// pinged answers a client's ping by the writer: the library would wait for the
+// socket itself and give up the connection too early. Only the newest ping
+// needs an answer.
+func (s *session) pinged(_ context.Context, payload []byte) bool {
+	if !s.controlled() {
+		return false
+	}
+	s.mu.Lock()
+	s.pong = append(make([]byte, 0, len(payload)), payload...)
+	s.mu.Unlock()
+	s.schedule()
+	return false
+}
+
+func (s *session) ponged(context.Context, []byte) { s.controlled() }
+
+// controlled counts a ping or a pong, and ends a connection that floods the node
+// with them: nothing else bounds what needs no answer. It is false then.
+func (s *session) controlled() bool {
+	if s.signs++; s.signs < maxControls {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(s.signsFrom) < time.Second {
+		s.shut(reply.CloseLimit, fmt.Sprintf("%d pings and pongs in less than a second", maxControls))
+		return false
+	}
+	s.signs, s.signsFrom = 0, now
+	return true
 }

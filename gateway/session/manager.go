@@ -50,6 +50,9 @@ const (
 	maxOutboxBytes = 1 << 20
 	// maxBadLines in a row are no mistake any more.
 	maxBadLines = 20
+	// maxControls is how many pings and pongs in a second are no signs of life any
+	// more. One that was not read for a while has some of them waiting.
+	maxControls = 1000
 	// maxUnheardPings without a byte from the client, and it is gone.
 	maxUnheardPings = 2
 	// shutTime is how long a connection lasts at most that is being closed.
@@ -265,6 +268,7 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 		InsecureSkipVerify: true, // checkOrigin has
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     s.pinged,
+		OnPongReceived:     s.ponged,
 	})
 	if err != nil {
 		release()

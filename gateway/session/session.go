@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -59,6 +58,9 @@ type session struct {
 
 	arrived func(publish.Result) // arrive, made once
 	bad     int                  // lines in a row; the reader's
+
+	signs     int       // pings and pongs of the client since signsFrom; the reader's
+	signsFrom time.Time // zero: no maxControls of them have come yet
 
 	grant     *access.Grant // what the caller may do; nil: not known yet. The reader's
 	client    string        // whose rate its publishes count against; the reader's
@@ -197,17 +199,6 @@ func (s *session) separatedLocked() []byte {
 
 // answerBytes has room for the answer to one publish.
 const answerBytes = 192
-
-// pinged answers a client's ping by the writer: the library would wait for the
-// socket itself and give up the connection too early. Only the newest ping
-// needs an answer.
-func (s *session) pinged(_ context.Context, payload []byte) bool {
-	s.mu.Lock()
-	s.pong = append(make([]byte, 0, len(payload)), payload...)
-	s.mu.Unlock()
-	s.schedule()
-	return false
-}
 
 // roomy waits until the reader may take in another line: the client takes its
 // answers, and not too much is in flight. It is false when the connection ended.
