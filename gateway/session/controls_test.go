@@ -3,9 +3,6 @@ package session_test
 import (
 	"bytes"
 	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,24 +47,13 @@ func TestAFloodOfPingsAndPongsEndsItsConnection(t *testing.T) {
 // Over a real socket pings that come first are taken in before the library sees them.
 func TestAFloodEndsAConnectionOverARealSocket(t *testing.T) {
 	n := newNode(t)
-	srv := httptest.NewServer(n.manager)
-	defer srv.Close()
-	var conn net.Conn
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var err error
-		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-		return conn, err
-	}}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ws, _, err := websocket.Dial(ctx, srv.URL+"/ws", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ws.CloseNow() //nolint:errcheck // the server has closed it
+	ws, conn := dialRaw(t, ctx, n)
 	if _, err := conn.Write(signs(0x89, 3000)); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	for err == nil {
 		_, _, err = ws.Read(ctx)
 	}

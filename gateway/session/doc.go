@@ -1,8 +1,9 @@
 // Package session is one WebSocket connection and the set of them.
 //
 // The library coder/websocket does the handshake, the reading of frames and the
-// closing handshake. A session adds a goroutine that reads and one bounded buffer;
-// a few workers write for all sessions:
+// closing handshake; text frames, pings and pongs that have come whole are taken
+// without it. A session adds a goroutine that reads and one bounded buffer; a few
+// workers write for all sessions:
 //
 //	reader   waits with next to no memory until there are bytes, reads frames, line
 //	         by line, and dispatches each by its op. It stops reading while too

@@ -44,6 +44,14 @@ func (s *session) frames() error {
 	}()
 	for first := true; first || s.socket.pending(); first = false {
 		s.reading.Store(true)
+		if text, size := s.socket.whole(s.m.cfg.MaxFrameBytes); size > 0 {
+			// A copy: who has to wait with it holds no more than the frame.
+			*room = append((*room)[:0], text...)
+			if s.socket.skip(size); !s.text(*room) {
+				return s.linger(bytes.NewReader(nil))
+			}
+			continue
+		}
 		kind, r, err := s.ws.Reader(context.Background()) // closing the socket ends it
 		if err != nil {
 			return err
@@ -61,16 +69,21 @@ func (s *session) frames() error {
 			s.shut(reply.CloseTooBig, fmt.Sprintf("a frame is larger than max_frame_bytes (%d)", s.m.cfg.MaxFrameBytes))
 			return s.linger(r)
 		}
-		s.reading.Store(false) // from here on it is us who keep the client waiting
-		if !utf8.Valid(buf) {
-			s.shut(reply.CloseProtocol, "a text frame is not UTF-8")
-			return s.linger(r)
-		}
-		if !s.lines((*life)(s), buf) {
+		if !s.text(buf) {
 			return s.linger(r)
 		}
 	}
 	return nil
+}
+
+// text takes in the text of a frame. It is false when the connection is to end.
+func (s *session) text(frame []byte) bool {
+	s.reading.Store(false) // from here on it is us who keep the client waiting
+	if !utf8.Valid(frame) {
+		s.shut(reply.CloseProtocol, "a text frame is not UTF-8")
+		return false
+	}
+	return s.lines((*life)(s), frame)
 }
 
 // keepBytes is how much room is kept from frame to frame.
