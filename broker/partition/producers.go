@@ -2,6 +2,7 @@ package partition
 
 import (
 	"container/list"
+	"slices"
 	"time"
 
 	"tidewire/internal/ident"
@@ -42,6 +43,7 @@ type producer struct {
 	next    int64 // the sequence expected next; of the cluster's own: behind the highest
 	last    int64 // log time of its last record
 	runs    []run // oldest first
+	room    []run // in which runs lie; what trim drops leaves its beginning free
 	records int64 // in runs
 	place   *list.Element
 }
@@ -69,9 +71,23 @@ func (p *producer) add(r run, window int64) {
 	if n := len(p.runs); n > 0 && p.runs[n-1].joins(r) {
 		p.runs[n-1].count += r.count
 	} else {
-		p.runs = append(p.runs, r)
+		p.push(r)
 	}
 	p.trim(window)
+}
+
+// push adds a run behind the others. Where there is no room behind them they move to what
+// the dropped ones have left, if that is worth it: a full window moves once in many records.
+func (p *producer) push(r run) {
+	if len(p.runs) == cap(p.runs) {
+		if free := cap(p.room) - cap(p.runs); free > len(p.runs)/8 {
+			p.runs = append(p.room[:0], p.runs...)
+		} else {
+			p.runs = slices.Grow(p.runs, 1)
+			p.room = p.runs
+		}
+	}
+	p.runs = append(p.runs, r)
 }
 
 func (a run) joins(b run) bool {
@@ -86,9 +102,7 @@ func (p *producer) trim(window int64) {
 		p.records -= p.runs[drop].count
 		drop++
 	}
-	if drop > 0 {
-		p.runs = append(p.runs[:0], p.runs[drop:]...)
-	}
+	p.runs = p.runs[drop:]
 }
 
 // producers is all that a partition remembers of producers, bounded in number
