@@ -51,11 +51,15 @@ type BrokerBackend interface {
 	Probe(ctx context.Context) (cluster.Life, error)
 }
 
-// FollowerStream is the leader's end of a Follow. Send may be called by one goroutine
-// and Recv by another. Send keeps nothing but the batches, which never change. What
-// Recv fills in is overwritten by the next call. Any error says that the stream has ended.
+// FollowerStream is the leader's end of a Follow. Recv may be called beside the others,
+// which are called by one goroutine at a time. Send keeps nothing but the batches, which
+// never change. What Recv fills in is overwritten by the next call. Any error says that the
+// stream has ended.
 type FollowerStream interface {
 	Send(m *FromLeader) error
+	// Post is Send that waits for nobody. It may be called once Ready has said so.
+	Post(m *FromLeader) error
+	Ready() bool
 	Recv(m *FromFollower) error
 	// End ends the stream: calls that wait return. The end of a context alone does not.
 	End()

@@ -58,6 +58,7 @@ type framed struct {
 	// as its own lock of the connection would be: a frame is one piece.
 	writing sync.Mutex
 	torn    error // a frame was not written whole: nothing may follow it
+	poster  poster
 
 	over atomic.Bool // its end was sent, or is about to be: what comes is thrown away
 	// Begun and ended, so they are odd while a write or a read is under way.
@@ -74,6 +75,7 @@ func newFramed(ctx context.Context, conn net.Conn, m *Metrics) *framed {
 		_ = tcp.SetWriteBuffer(sendBufferBytes) // without it a write waits sooner
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.poster.init(f.bare)
 	f.in = bufio.NewReaderSize((*incoming)(f), bufferBytes)
 	return f
 }
@@ -202,6 +204,14 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 
 // close ends the stream: calls that wait return.
 func (f *framed) close() {
-	f.cancel(net.ErrClosed)
+	f.cut(net.ErrClosed)
+	f.writing.Lock() // no post begins another
+	defer f.writing.Unlock()
+	f.poster.finishing.Wait()
+}
+
+// cut is close for who may be writing.
+func (f *framed) cut(why error) {
+	f.cancel(why)
 	_ = f.conn.Close() // what was on its way is lost
 }

@@ -7,8 +7,9 @@ import (
 	"tidewire/internal/fault"
 )
 
-// Following is the follower's end of a replication stream. Send may be called by one
-// goroutine and Recv by another. Any error ends the stream; Close does too.
+// Following is the follower's end of a replication stream. Recv may be called beside the
+// others, which are called by one goroutine at a time. Any error ends the stream; Close
+// does too.
 type Following struct {
 	peer    *Peer
 	line    *framed
@@ -30,9 +31,11 @@ func (r *Peer) Follow(ctx context.Context, f Follow) (*Following, error) {
 	return s, nil
 }
 
-func (f *Following) send(m *followRequest) error {
+func (f *Following) send(m *followRequest) error { return f.with(m, f.line.send) }
+
+func (f *Following) with(m *followRequest, send func(byte, *encoder) error) error {
 	m.encode(&f.message)
-	if err := f.line.send(frameMessage, &f.message); err != nil {
+	if err := send(frameMessage, &f.message); err != nil {
 		return lost(fault.LeaderUnavailable, f.peer.name(), err) // Recv says why
 	}
 	return nil
@@ -40,6 +43,14 @@ func (f *Following) send(m *followRequest) error {
 
 // Send says where the follower stands. It may wait for a leader that does not read.
 func (f *Following) Send(m *FromFollower) error { return f.send(&followRequest{from: m}) }
+
+// Post is Send that waits for nobody. It may be called once Ready has said so.
+func (f *Following) Post(m *FromFollower) error {
+	return f.with(&followRequest{from: m}, f.line.post)
+}
+
+// Ready says whether a Post would be written at once, as far as anybody knows.
+func (f *Following) Ready() bool { return f.line.ready() }
 
 // Recv fills m, whose lists it uses again; the bytes in them are new. An error of the
 // leader's is what it answered; another one is LeaderUnavailable.

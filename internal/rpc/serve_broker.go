@@ -191,7 +191,13 @@ type followerStream struct {
 
 func (s *followerStream) End() { s.once.Do(func() { close(s.ended) }) }
 
-func (s *followerStream) Send(m *FromLeader) error {
+func (s *followerStream) Send(m *FromLeader) error { return s.with(m, s.line.send) }
+
+func (s *followerStream) Post(m *FromLeader) error { return s.with(m, s.line.post) }
+
+func (s *followerStream) Ready() bool { return s.line.ready() }
+
+func (s *followerStream) with(m *FromLeader, send func(byte, *encoder) error) error {
 	n := 0
 	for i := range m.Pushes {
 		n += len(m.Pushes[i].Batches)
@@ -200,7 +206,7 @@ func (s *followerStream) Send(m *FromLeader) error {
 		return fault.New(fault.Internal, "pushes of %d bytes in one message; %d are allowed", n, MaxSendBytes)
 	}
 	(&followResponse{m}).encode(&s.message)
-	return s.line.send(frameMessage, &s.message)
+	return send(frameMessage, &s.message)
 }
 
 func (s *followerStream) Recv(m *FromFollower) error { return s.recv(&followRequest{from: m}) }

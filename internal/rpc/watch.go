@@ -51,8 +51,7 @@ func (f *framed) look() (closed bool) {
 	dead, alive := f.watch.seen(f.writes.Load(), f.reads.Load())
 	switch {
 	case dead:
-		f.cancel(errSilent)
-		_ = f.conn.Close() // nobody waits for what is under way on it
+		f.cut(errSilent) // nobody waits for what is under way on it
 	case alive && !f.over.Load():
 		f.alive()
 	}
@@ -73,7 +72,7 @@ func (f *framed) alive() {
 		err = f.conn.SetWriteDeadline(time.Time{})
 	}
 	if n > 0 && err != nil {
-		f.close()
+		f.cut(net.ErrClosed)
 	}
 }
 
