@@ -212,6 +212,9 @@ type wire struct {
 	cancel context.CancelFunc
 	up     chan rpc.FromFollower
 	down   chan rpc.FromLeader
+
+	// Held by who sends that way, be it a goroutine that goes on with what was posted.
+	rising, falling sync.Mutex
 }
 
 func (w *wires) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, error) {
@@ -222,7 +225,7 @@ func (w *wires) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, 
 		return nil, fault.New(fault.LeaderUnavailable, "nobody there")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	x := &wire{f, ctx, cancel, make(chan rpc.FromFollower), make(chan rpc.FromLeader)}
+	x := &wire{f: f, ctx: ctx, cancel: cancel, up: make(chan rpc.FromFollower), down: make(chan rpc.FromLeader)}
 	w.open[x] = true
 	leader.serving.Go(func() {
 		defer cancel()
@@ -239,13 +242,40 @@ type (
 	leaderEnd   struct{ *wire }
 )
 
-func (e followerEnd) Send(m *rpc.FromFollower) error { return send(e.ctx, e.up, *m) }
+func (e followerEnd) Send(m *rpc.FromFollower) error { return send(e.ctx, &e.rising, e.up, *m) }
+func (e followerEnd) Post(m *rpc.FromFollower) error { return post(e.ctx, &e.rising, e.up, *m) }
+func (e followerEnd) Ready() bool                    { return ready(&e.rising) }
 func (e followerEnd) Recv(m *rpc.FromLeader) error   { return recv(e.ctx, e.down, m) }
-func (e leaderEnd) Send(m *rpc.FromLeader) error     { return send(e.ctx, e.down, *m) }
+func (e leaderEnd) Send(m *rpc.FromLeader) error     { return send(e.ctx, &e.falling, e.down, *m) }
+func (e leaderEnd) Post(m *rpc.FromLeader) error     { return post(e.ctx, &e.falling, e.down, *m) }
+func (e leaderEnd) Ready() bool                      { return ready(&e.falling) }
 func (e leaderEnd) Recv(m *rpc.FromFollower) error   { return recv(e.ctx, e.up, m) }
 func (e leaderEnd) End()                             { e.cancel() }
 
-func send[T any](ctx context.Context, c chan T, m T) error {
+func ready(way *sync.Mutex) bool {
+	free := way.TryLock()
+	if free {
+		way.Unlock()
+	}
+	return free
+}
+
+func post[T any](ctx context.Context, way *sync.Mutex, c chan T, m T) error {
+	way.Lock()
+	go func() {
+		defer way.Unlock()
+		_ = hand(ctx, c, m)
+	}()
+	return nil
+}
+
+func send[T any](ctx context.Context, way *sync.Mutex, c chan T, m T) error {
+	way.Lock()
+	defer way.Unlock()
+	return hand(ctx, c, m)
+}
+
+func hand[T any](ctx context.Context, c chan T, m T) error {
 	select {
 	case c <- m:
 		return nil

@@ -1,8 +1,9 @@
 // Package link carries what replicas have for one another: one stream from each broker
 // to each broker that leads partitions it follows, opened by the follower.
 //
-// A replica only says that there is something for a node in a partition. The stream's
-// sender comes and fetches it: whatever all partitions have by then goes into one
+// A replica only says that there is something for a node in a partition. Where nothing else
+// is under way whoever says so fetches and sends it at once, without waiting. Otherwise the
+// stream's sender comes and fetches it: whatever all partitions have by then goes into one
 // message, so messages grow with the load, a lone batch waits for nobody, and nothing is
 // queued but the names of partitions. A slow peer is a sender that waits.
 //

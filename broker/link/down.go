@@ -10,6 +10,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/record"
 	"tidewire/internal/rpc"
 )
 
@@ -17,11 +18,9 @@ const (
 	// pushBytes bounds what one partition adds to a message, pushedBytes a message.
 	pushBytes   = 256 << 10
 	pushedBytes = 1 << 20
-	// lifeSign is how often a leader that has nothing to say sends an empty message.
+	// lifeSign is how often a leader that has nothing to say sends an empty message, and
+	// for how long at most a high watermark that nobody waits for waits for a push.
 	lifeSign = 250 * time.Millisecond
-	// tellEvery is how often a leader that sent something not long ago looks for high
-	// watermarks that no push has taken along.
-	tellEvery = 5 * time.Millisecond
 )
 
 // downstream is the stream of one follower.
@@ -32,8 +31,23 @@ type downstream struct {
 	cancel   context.CancelFunc
 	gone     chan struct{} // closed when its replicas know that it ended
 
+	// sending is held by who gathers and sends: what was fetched leaves in that order.
+	sending sync.Mutex
+	stream  LeaderStream // nil: what the former stream said is not over yet, or this one's is
+	taken   []ident.Partition
+	sent    bool  // since the last tick
+	more    bool  // than send has taken of a partition: it may have to be read from the disk
+	broken  error // of a message that send did not send
+
 	mu      sync.Mutex
 	answers rpc.FromLeader // to standings; at most one a partition is under way
+	unheld  mark           // of what was pushed last
+}
+
+// mark is a place in a partition's log; a zero one is none.
+type mark struct {
+	partition ident.Partition
+	at        record.Position
 }
 
 func (d *downstream) end() { d.cancel() }
@@ -53,11 +67,13 @@ func (l *Links) Serve(ctx context.Context, f rpc.Follow, s LeaderStream) error {
 	}
 	stop := context.AfterFunc(ctx, s.End)
 	defer stop()
+	d.use(s)
 	var g errgroup.Group
-	g.Go(func() error { return d.send(ctx, s) })
+	g.Go(func() error { return d.send(ctx) })
 	err = d.receive(s)
 	cancel()
 	_ = g.Wait() // it ends because of the receiver, or the other way round
+	d.use(nil)
 	for _, r := range l.cfg.Node.Replicas() {
 		r.Lost(d.follower)
 	}
@@ -95,6 +111,12 @@ func (l *Links) leave(d *downstream) {
 	}
 }
 
+func (d *downstream) use(s LeaderStream) {
+	d.sending.Lock()
+	defer d.sending.Unlock()
+	d.stream = s
+}
+
 func (d *downstream) receive(s LeaderStream) error {
 	var m rpc.FromFollower
 	for {
@@ -106,6 +128,7 @@ func (d *downstream) receive(s LeaderStream) error {
 		}
 		for i := range m.Held {
 			if r, err := d.links.cfg.Node.Replica(m.Held[i].Partition); err == nil {
+				d.held(&m.Held[i])
 				r.Held(d.follower, m.Held[i])
 			}
 		}
@@ -131,22 +154,66 @@ func (d *downstream) standing(s rpc.Standing) {
 	d.answers.Divergences = append(d.answers.Divergences, answer)
 }
 
-// withAnswers adds what was answered to standings.
-func (d *downstream) withAnswers(m *rpc.FromLeader) {
+// withAnswers adds what was answered to standings, and notes where the pushes end.
+func (d *downstream) withAnswers(m *rpc.FromLeader, last mark) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.withAnswersLocked(m, last)
+}
+
+func (d *downstream) withAnswersLocked(m *rpc.FromLeader, last mark) {
+	if last != (mark{}) {
+		d.unheld = last
+	}
 	m.Divergences = append(m.Divergences, d.answers.Divergences...)
 	m.Refused = append(m.Refused, d.answers.Refused...)
 	d.answers = rpc.FromLeader{}
 }
 
-func (d *downstream) send(ctx context.Context, s LeaderStream) error {
+// held notes what the follower has on its disk.
+func (d *downstream) held(h *rpc.Held) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.unheld.partition == h.Partition && !h.Durable.Before(d.unheld.at) {
+		d.unheld = mark{}
+	}
+}
+
+// push sends what there is, at once where nothing else is under way. Otherwise there is
+// load, and send gathers what comes until it has its turn.
+func (d *downstream) push() {
+	if !d.pushNow() {
+		d.dirty.rouse()
+	}
+}
+
+func (d *downstream) pushNow() bool {
+	// Who answers a standing holds mu, for as long as that takes, and comes here with it.
+	if !d.mu.TryLock() {
+		return false
+	}
+	defer d.mu.Unlock()
+	if d.unheld != (mark{}) || d.links.unsaid.count() > 0 || !d.sending.TryLock() {
+		return false
+	}
+	defer d.sending.Unlock()
+	if d.stream == nil || d.broken != nil || d.more || !d.stream.Ready() {
+		return false
+	}
+	d.taken = d.dirty.take(d.taken)
+	rest, err := d.message(d.taken, false, d.withAnswersLocked, d.stream.Post)
+	for _, p := range rest {
+		d.dirty.mark(p)
+	}
+	d.broken = err
+	return err == nil
+}
+
+func (d *downstream) send(ctx context.Context) error {
 	defer d.cancel()
 	tick := time.NewTicker(lifeSign)
 	defer tick.Stop()
-	const calm = int(lifeSign / tellEvery)
-	var taken []ident.Partition
-	for quiet := calm; ; { // ticks with nothing to send; from calm on they come as life signs
+	for {
 		ticked := false
 		select {
 		case <-d.dirty.wake:
@@ -155,50 +222,57 @@ func (d *downstream) send(ctx context.Context, s LeaderStream) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		taken = d.dirty.take(taken)
-		switch {
-		case len(taken) > 0:
-			if quiet >= calm {
-				tick.Reset(tellEvery)
-			}
-			quiet = 0
-		case ticked:
-			if quiet++; quiet == calm {
-				tick.Reset(lifeSign)
-			}
-		}
-		if err := d.flush(s, taken, ticked && quiet >= calm); err != nil {
+		if err := d.flush(ticked); err != nil {
 			return err
 		}
 	}
 }
 
-// flush sends what partitions have, in messages of bounded size. The answers are
-// fetched after the pushes of the same message, and read before them: a push never
-// overtakes the agreement it rests on. A partition that has more comes again after
-// the others.
-func (d *downstream) flush(s LeaderStream, partitions []ident.Partition, idle bool) error {
-	sent := false
-	for {
-		var m rpc.FromLeader
-		for bytes := 0; len(partitions) > 0 && bytes < pushedBytes; partitions = partitions[1:] {
-			bytes += d.gather(&m, partitions[0])
+// flush sends all that there is, in messages of bounded size. A partition that has more
+// comes again after the others.
+func (d *downstream) flush(ticked bool) error {
+	d.sending.Lock()
+	defer d.sending.Unlock()
+	if d.broken != nil {
+		return d.broken
+	}
+	d.taken, d.more = d.dirty.take(d.taken), false
+	idle := ticked && !d.sent
+	for rest := d.taken; ; {
+		var err error
+		if rest, err = d.message(rest, idle, d.withAnswers, d.stream.Send); err != nil {
+			return err
 		}
-		d.withAnswers(&m)
-		if len(m.Pushes)+len(m.Divergences)+len(m.Refused) > 0 || idle && !sent {
-			if err := s.Send(&m); err != nil {
-				return err
-			}
-			sent = true
-		}
-		if len(partitions) == 0 {
-			return nil
+		if idle = false; len(rest) == 0 {
+			break
 		}
 	}
+	if ticked {
+		d.sent = false
+	}
+	return nil
 }
 
-// gather adds what a partition has to a message, and gives its size.
-func (d *downstream) gather(m *rpc.FromLeader, p ident.Partition) int {
+// message sends what some partitions have, and gives those that are left: of no more
+// than one message. The answers are fetched after the pushes of the same message, and
+// read before them: a push never overtakes the agreement it rests on.
+func (d *downstream) message(partitions []ident.Partition, idle bool, answers func(*rpc.FromLeader, mark), send func(*rpc.FromLeader) error) (rest []ident.Partition, err error) {
+	var m rpc.FromLeader
+	var last mark
+	for bytes := 0; len(partitions) > 0 && bytes < pushedBytes; partitions = partitions[1:] {
+		bytes += d.gather(&m, partitions[0], &last)
+	}
+	answers(&m, last)
+	if len(m.Pushes)+len(m.Divergences)+len(m.Refused) > 0 || idle {
+		d.sent = true
+		err = send(&m)
+	}
+	return partitions, err
+}
+
+// gather adds what a partition has to a message, and gives its size. last is where the
+// latest batches end.
+func (d *downstream) gather(m *rpc.FromLeader, p ident.Partition, last *mark) int {
 	r, err := d.links.cfg.Node.Replica(p)
 	if err != nil {
 		return 0
@@ -209,6 +283,7 @@ func (d *downstream) gather(m *rpc.FromLeader, p ident.Partition) int {
 		return 0
 	}
 	if out.More {
+		d.more = true
 		d.dirty.mark(p)
 	}
 	if out.Diverged != nil {
@@ -217,6 +292,9 @@ func (d *downstream) gather(m *rpc.FromLeader, p ident.Partition) int {
 	}
 	if out.Push == nil {
 		return 0
+	}
+	if len(out.Push.Batches) > 0 {
+		*last = mark{p, out.End}
 	}
 	m.Pushes = append(m.Pushes, *out.Push)
 	return len(out.Push.Batches)

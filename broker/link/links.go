@@ -21,17 +21,22 @@ type Network interface {
 	Follow(ctx context.Context, f rpc.Follow) (FollowerStream, error)
 }
 
-// FollowerStream is a stream as the follower has it. Send and Recv may be called
-// concurrently, each from one goroutine. What Recv filled in is overwritten by the next
-// call, but for the batches, which are the caller's for good.
+// FollowerStream is a stream as the follower has it. Recv may be called beside the others,
+// which are called by one goroutine at a time. What Recv filled in is overwritten by the
+// next call, but for the batches, which are the caller's for good.
 type FollowerStream interface {
 	Send(m *rpc.FromFollower) error
+	// Post is Send that waits for nobody. It may be called once Ready has said so.
+	Post(m *rpc.FromFollower) error
+	Ready() bool
 	Recv(m *rpc.FromLeader) error
 }
 
 // LeaderStream is the same as the leader has it. End ends it: calls that wait return.
 type LeaderStream interface {
 	Send(m *rpc.FromLeader) error
+	Post(m *rpc.FromLeader) error
+	Ready() bool
 	Recv(m *rpc.FromFollower) error
 	End()
 }
@@ -62,7 +67,8 @@ type Config struct {
 
 // Links are this broker's streams.
 type Links struct {
-	cfg Config
+	cfg    Config
+	unsaid unsaid
 
 	mu      sync.RWMutex
 	life    cluster.Life // zero: none yet
@@ -74,7 +80,7 @@ type Links struct {
 
 // New makes Links. It starts nothing.
 func New(cfg Config) *Links {
-	return &Links{cfg: cfg, up: map[ident.NodeID]*upstream{}, down: map[ident.NodeID]*downstream{}, wanted: make(chan struct{}, 1)}
+	return &Links{cfg: cfg, up: map[ident.NodeID]*upstream{}, down: map[ident.NodeID]*downstream{}, wanted: make(chan struct{}, 1), unsaid: unsaid{of: map[ident.Partition]pushed{}}}
 }
 
 // Live says which life this broker has now. The streams of a former one end.
@@ -139,7 +145,8 @@ func (l *Links) upstream(leader ident.NodeID) *upstream {
 // Push is of replica.Outlet.
 func (l *Links) Push(follower ident.NodeID, p ident.Partition) {
 	if d := l.downstream(follower); d != nil {
-		d.dirty.mark(p)
+		d.dirty.note(p)
+		d.push()
 	}
 }
 
@@ -153,7 +160,8 @@ func (l *Links) Tell(follower ident.NodeID, p ident.Partition) {
 // Say is of replica.Outlet.
 func (l *Links) Say(leader ident.NodeID, p ident.Partition) {
 	if u := l.upstream(leader); u != nil {
-		u.dirty.mark(p)
+		u.dirty.note(p)
+		u.say()
 	}
 }
 

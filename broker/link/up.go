@@ -35,6 +35,12 @@ type upstream struct {
 	dirty  *dirty
 	heard  atomic.Int64 // when something came last, ns since 1970
 
+	// sending is held by who gathers and says: what was fetched leaves in that order.
+	sending sync.Mutex
+	taken   []ident.Partition
+	line    FollowerStream // nil: none
+	broken  error          // of a message that send did not send
+
 	reporting atomic.Bool
 	reports   sync.WaitGroup
 
@@ -110,10 +116,12 @@ func (u *upstream) stream(ctx context.Context) error {
 	for _, r := range u.links.cfg.Node.Followed(u.leader) {
 		r.Opened(u.leader)
 	}
+	u.use(s)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.receive(s) })
-	g.Go(func() error { defer cancel(); return u.send(ctx, s) })
+	g.Go(func() error { defer cancel(); return u.send(ctx) })
 	err = g.Wait()
+	u.use(nil)
 	for _, r := range u.links.cfg.Node.Followed(u.leader) {
 		r.Closed(u.leader)
 	}
@@ -139,12 +147,49 @@ func (u *upstream) report(ctx context.Context, leader cluster.Life) {
 	})
 }
 
-func (u *upstream) hear() { u.heard.Store(u.links.cfg.Now().UnixNano()) }
+func (u *upstream) hear() time.Time {
+	now := u.links.cfg.Now()
+	u.heard.Store(now.UnixNano())
+	return now
+}
 
 var errAgain = errors.New("this broker has begun a new life")
 
-func (u *upstream) send(ctx context.Context, s FollowerStream) error {
-	var taken []ident.Partition
+// use makes a stream the one that is sent over.
+func (u *upstream) use(s FollowerStream) {
+	u.sending.Lock()
+	defer u.sending.Unlock()
+	u.line, u.broken = s, nil
+	u.links.unsaid.forget(u)
+}
+
+// say says what there is, at once where no more of what was pushed is on its way to the
+// disk. Otherwise there is load, other partitions may be in the same group commit, and send
+// gathers.
+func (u *upstream) say() {
+	if !u.sayNow() {
+		u.dirty.rouse()
+	}
+}
+
+func (u *upstream) sayNow() bool {
+	if u.links.unsaid.count() > 1 || !u.sending.TryLock() {
+		return false
+	}
+	defer u.sending.Unlock()
+	if u.line == nil || u.broken != nil || !u.line.Ready() {
+		return false
+	}
+	u.taken = u.dirty.take(u.taken)
+	rest, err := u.message(u.taken, u.line.Post)
+	for _, p := range rest {
+		u.dirty.mark(p)
+	}
+	u.broken = err
+	return err == nil
+}
+
+func (u *upstream) send(ctx context.Context) error {
 	for {
 		select {
 		case <-u.dirty.wake:
@@ -155,19 +200,36 @@ func (u *upstream) send(ctx context.Context, s FollowerStream) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		taken = u.dirty.take(taken)
-		for rest := taken; len(rest) > 0; {
-			n := min(len(rest), messageParts)
-			m := u.gather(rest[:n])
-			rest = rest[n:]
-			if len(m.Standings)+len(m.Held) == 0 {
-				continue
-			}
-			if err := s.Send(&m); err != nil {
-				return err
-			}
+		if err := u.flush(); err != nil {
+			return err
 		}
 	}
+}
+
+func (u *upstream) flush() error {
+	u.sending.Lock()
+	defer u.sending.Unlock()
+	if u.broken != nil {
+		return u.broken
+	}
+	u.taken = u.dirty.take(u.taken)
+	for rest := u.taken; len(rest) > 0; {
+		var err error
+		if rest, err = u.message(rest, u.line.Send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message says what some partitions have, and gives those that are left: of no more than
+// one message.
+func (u *upstream) message(partitions []ident.Partition, send func(*rpc.FromFollower) error) (rest []ident.Partition, err error) {
+	n := min(len(partitions), messageParts)
+	if m := u.gather(partitions[:n]); len(m.Standings)+len(m.Held) > 0 {
+		err = send(&m)
+	}
+	return partitions[n:], err
 }
 
 func (u *upstream) gather(partitions []ident.Partition) (m rpc.FromFollower) {
@@ -181,6 +243,7 @@ func (u *upstream) gather(partitions []ident.Partition) (m rpc.FromFollower) {
 			m.Standings = append(m.Standings, *standing)
 		}
 		if held != nil {
+			u.links.unsaid.said(p)
 			m.Held = append(m.Held, *held)
 		}
 	}
@@ -195,7 +258,7 @@ func (u *upstream) receive(s FollowerStream) error {
 		if err := s.Recv(&m); err != nil {
 			return errors.Join(err, cuts.Wait())
 		}
-		u.hear()
+		now := u.hear()
 		for i := range m.Refused {
 			u.with(m.Refused[i].Partition, func(r *replica.Replica) { r.Refused(m.Refused[i]) })
 		}
@@ -206,6 +269,11 @@ func (u *upstream) receive(s FollowerStream) error {
 				continue
 			}
 			cuts.Go(func() error { u.with(d.Partition, func(r *replica.Replica) { u.diverged(r, d) }); return nil })
+		}
+		for i := range m.Pushes {
+			if len(m.Pushes[i].Batches) > 0 {
+				u.links.unsaid.pushed(m.Pushes[i].Partition, u, now)
+			}
 		}
 		for i := range m.Pushes {
 			u.with(m.Pushes[i].Partition, func(r *replica.Replica) { r.Pushed(m.Pushes[i]) })

@@ -200,6 +200,7 @@ func (r *Replica) withProducers(d rpc.Divergence, hw ident.Offset) rpc.Divergenc
 type Pushed struct {
 	Push     *rpc.Push       // nil: nothing
 	Diverged *rpc.Divergence // what it needs is no longer kept
+	End      record.Position // of what the push brings
 	More     bool            // there is more than this
 }
 
@@ -240,7 +241,7 @@ func (r *Replica) Push(to ident.NodeID, maxBytes int) (Pushed, error) {
 	}
 	p.HW = r.hw
 	f.Sent(next, last, p.HW)
-	return Pushed{Push: &p, More: next.Before(l.End())}, nil
+	return Pushed{Push: &p, End: next, More: next.Before(l.End())}, nil
 }
 
 // unreadable says what becomes of a follower whose next batches cannot be read: where

@@ -67,8 +67,8 @@ type Log interface {
 	ProducersUpTo(hw ident.Offset) (at ident.Offset, state []byte, ok bool)
 }
 
-// Outlet carries what a replica has for others. Its methods only note it down, and
-// come back for it later, from elsewhere.
+// Outlet carries what a replica has for others. Its methods note it down, and come back for
+// it later, or at once: the replica's lock is free. They wait for nobody.
 type Outlet interface {
 	// Push: a follower is to get something (Replica.Push).
 	Push(follower ident.NodeID, p ident.Partition)
