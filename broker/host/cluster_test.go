@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +193,8 @@ type wires struct {
 	nodes map[ident.NodeID]*broker
 	cut   map[ident.NodeID]bool // nobody reaches it, and it reaches nobody
 	open  map[*wire]bool
+
+	pushed, said atomic.Int64 // by whoever had it, over all streams
 }
 
 func (w *wires) isolate(n ident.NodeID, cut bool) {
@@ -215,6 +218,7 @@ type wire struct {
 
 	// Held by who sends that way, be it a goroutine that goes on with what was posted.
 	rising, falling sync.Mutex
+	pushed, said    *atomic.Int64 // posts
 }
 
 func (w *wires) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, error) {
@@ -225,7 +229,7 @@ func (w *wires) Follow(ctx context.Context, f rpc.Follow) (link.FollowerStream, 
 		return nil, fault.New(fault.LeaderUnavailable, "nobody there")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	x := &wire{f: f, ctx: ctx, cancel: cancel, up: make(chan rpc.FromFollower), down: make(chan rpc.FromLeader)}
+	x := &wire{f: f, ctx: ctx, cancel: cancel, up: make(chan rpc.FromFollower), down: make(chan rpc.FromLeader), pushed: &w.pushed, said: &w.said}
 	w.open[x] = true
 	leader.serving.Go(func() {
 		defer cancel()
@@ -243,14 +247,20 @@ type (
 )
 
 func (e followerEnd) Send(m *rpc.FromFollower) error { return send(e.ctx, &e.rising, e.up, *m) }
-func (e followerEnd) Post(m *rpc.FromFollower) error { return post(e.ctx, &e.rising, e.up, *m) }
-func (e followerEnd) Ready() bool                    { return ready(&e.rising) }
-func (e followerEnd) Recv(m *rpc.FromLeader) error   { return recv(e.ctx, e.down, m) }
-func (e leaderEnd) Send(m *rpc.FromLeader) error     { return send(e.ctx, &e.falling, e.down, *m) }
-func (e leaderEnd) Post(m *rpc.FromLeader) error     { return post(e.ctx, &e.falling, e.down, *m) }
-func (e leaderEnd) Ready() bool                      { return ready(&e.falling) }
-func (e leaderEnd) Recv(m *rpc.FromFollower) error   { return recv(e.ctx, e.up, m) }
-func (e leaderEnd) End()                             { e.cancel() }
+func (e followerEnd) Post(m *rpc.FromFollower) error {
+	e.said.Add(1)
+	return post(e.ctx, &e.rising, e.up, *m)
+}
+func (e followerEnd) Ready() bool                  { return ready(&e.rising) }
+func (e followerEnd) Recv(m *rpc.FromLeader) error { return recv(e.ctx, e.down, m) }
+func (e leaderEnd) Send(m *rpc.FromLeader) error   { return send(e.ctx, &e.falling, e.down, *m) }
+func (e leaderEnd) Post(m *rpc.FromLeader) error {
+	e.pushed.Add(1)
+	return post(e.ctx, &e.falling, e.down, *m)
+}
+func (e leaderEnd) Ready() bool                    { return ready(&e.falling) }
+func (e leaderEnd) Recv(m *rpc.FromFollower) error { return recv(e.ctx, e.up, m) }
+func (e leaderEnd) End()                           { e.cancel() }
 
 func ready(way *sync.Mutex) bool {
 	free := way.TryLock()
@@ -479,6 +489,20 @@ func TestRecordsAreOnEveryReplicaBeforeTheyAreAcknowledged(t *testing.T) {
 		}
 	}
 	sameEverywhere(t, c, brokers)
+}
+
+// A record that is alone wakes no goroutine that only sends: neither at its leader, nor at
+// the followers.
+func TestWhatIsAloneIsSentByWhoeverHasIt(t *testing.T) {
+	c, w := newCourt(2, three...), newWires()
+	brokers := w.startAll(t, c, three...)
+	sequence := int64(0)
+	await(t, "a record that is pushed and said to be held at once", func() bool {
+		pushed, said := w.pushed.Load(), w.said.Load()
+		publish(t, c, brokers, 1, sequence)
+		sequence++
+		return w.pushed.Load() > pushed && w.said.Load() > said
+	})
 }
 
 func TestAFollowerThatIsGoneLeavesAndComesBack(t *testing.T) {
