@@ -1,10 +1,12 @@
-# Everything a contributor calls. Needs Go (see go.mod) and bash; nothing else is
-# installed, and what is downloaded are Go modules. Only generate needs protoc.
+# Everything a contributor calls. Needs Go (see go.mod), Node 20.3 or later with npm for
+# the SDK, and bash; nothing else is installed, and what is downloaded are Go modules
+# and, into sdk-js/node_modules, npm packages. Only generate needs protoc.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
 GO        ?= go
+NPM       ?= npm
 FUZZTIME  ?= 60s
 BENCHTIME ?= 1s
 # Power cuts that make soak plays, and worlds that make sim plays.
@@ -70,7 +72,7 @@ cluster: build ## build, and serve a cluster of three nodes, with data and logs 
 	wait
 
 .PHONY: test
-test: check pure race e2e ## all that must be green before a change lands
+test: check pure race e2e sdk-test ## all that must be green before a change lands
 
 .PHONY: check
 check: ## go vet and gofmt
@@ -93,6 +95,23 @@ e2e: build ## tests with real processes, against ./bin/tidewire
 	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
 		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 4 $(TESTFLAGS) ./e2e/...; \
 	fi
+
+# What the lock file names, and nothing else; npm keeps a copy of it there.
+SDK_MODULES := sdk-js/node_modules/.package-lock.json
+
+$(SDK_MODULES): sdk-js/package-lock.json
+	@command -v $(NPM) >/dev/null || { echo "the SDK needs Node 20.3 or later with npm: https://nodejs.org" >&2; exit 1; }
+	cd sdk-js && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: sdk
+sdk: $(SDK_MODULES) ## the JavaScript SDK: lint, types, ./sdk-js/dist, and whether the package is in shape and within its size
+	cd sdk-js && $(NPM) run --silent lint && $(NPM) run --silent types && $(NPM) run --silent build && \
+		$(NPM) run --silent size && $(NPM) run --silent package
+
+.PHONY: sdk-test
+sdk-test: sdk build ## sdk, and its tests, also against ./bin/tidewire
+	cd sdk-js && TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(NPM) run --silent test
 
 .PHONY: lint
 lint: check ## go vet, staticcheck, gofumpt (generated code is as its generator wrote it)
@@ -150,4 +169,4 @@ bench: ## every benchmark of the tree
 
 .PHONY: clean
 clean: ## remove what was built; the data folder stays
-	rm -rf bin
+	rm -rf bin sdk-js/dist sdk-js/build

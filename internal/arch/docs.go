@@ -9,7 +9,7 @@ import (
 )
 
 // docRoots are the folders of the top level that a document may name a path in.
-var docRoots = []string{".ci", "broker", "cmd", "coordinator", "docs", "e2e", "gateway", "internal", "web"}
+var docRoots = []string{".ci", "broker", "cmd", "coordinator", "docs", "e2e", "gateway", "internal", "sdk-js", "web"}
 
 var (
 	span     = regexp.MustCompile("`([^`\n]+)`")

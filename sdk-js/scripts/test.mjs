@@ -1,0 +1,35 @@
+// Runs the tests of a folder (all by default) with Node's own runner. They are
+// TypeScript, so each is bundled first.
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+
+process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+
+const [folder = "test", ...flags] = process.argv.slice(2);
+const files = readdirSync(folder, { recursive: true })
+  .filter((name) => name.endsWith(".test.ts"))
+  .map((name) => `${folder}/${name}`);
+const outdir = `build/${folder}`;
+rmSync(outdir, { recursive: true, force: true });
+buildSync({
+  entryPoints: files,
+  outdir,
+  outbase: folder,
+  bundle: true,
+  platform: "node",
+  target: "node20",
+  format: "esm",
+  packages: "external",
+  sourcemap: "inline",
+  outExtension: { ".js": ".mjs" },
+  logLevel: "warning",
+});
+const built = files.map((name) => `build/${name.replace(/\.ts$/, ".mjs")}`);
+const { status } = spawnSync(
+  process.execPath,
+  ["--enable-source-maps", "--test", "--test-reporter=spec", ...flags, ...built],
+  { stdio: "inherit" },
+);
+process.exit(status ?? 1);

@@ -1,0 +1,42 @@
+import type { Transport } from "../transport/transport.js";
+import type { HistoryMethods, TopicMap } from "../types.js";
+import type { Clock } from "./clock.js";
+import type { Connection } from "./connection.js";
+import type { CatchUp } from "./subscription.js";
+import type { Tokens } from "./tokens.js";
+
+/** What a client is made of, as its features see it. */
+export interface Core {
+  readonly connection: Connection;
+  readonly clock: Clock;
+  readonly tokens: Tokens;
+  readonly fetch: typeof fetch;
+  base(): string;
+  /** Throws once the client is closed. */
+  refuseClosed(): void;
+  catchUp?: CatchUp;
+}
+
+/** The methods that features add to a client, by the feature's name. */
+export interface FeatureMethods<T extends TopicMap> {
+  history: HistoryMethods<T>;
+  transport: unknown;
+}
+export type FeatureName = keyof FeatureMethods<TopicMap>;
+
+/** Something that a client can do beside publishing and subscribing over WebSocket. What is not used is not bundled. */
+export interface Feature<N extends FeatureName = FeatureName> {
+  readonly name: N;
+  /** Another way to the server, tried after those before it. */
+  readonly transport?: Transport;
+  install?(core: Core): FeatureMethods<Record<string, never>>[N];
+}
+
+/** The methods of all features of a client. */
+export type Added<T extends TopicMap, N extends FeatureName> = (
+  N extends FeatureName
+    ? (methods: FeatureMethods<T>[N]) => void
+    : never
+) extends (methods: infer All) => void
+  ? All
+  : never;

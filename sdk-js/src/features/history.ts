@@ -1,0 +1,55 @@
+import type { Feature } from "../client/feature.js";
+import type { CatchUp } from "../client/subscription.js";
+import { toMessage } from "../protocol/message.js";
+import { placeOf } from "../protocol/position.js";
+import type { HistoryOptions, Message } from "../types.js";
+import { type Http, http } from "./http.js";
+import { readPage } from "./pages.js";
+
+const pageMessages = 1000;
+const checkBytes = 64 << 10;
+
+/** Reads the log over HTTP: `client.history`, and subscriptions that say when they have caught up. */
+export function history(): Feature<"history"> {
+  return {
+    name: "history",
+    install(core) {
+      const call = http(core);
+      core.catchUp = catchUp(call);
+      return { history: (topic, opts) => pages(call, topic, opts) as AsyncIterable<Message<never>> };
+    },
+  };
+}
+
+/** Reads the log to its end, page by page. */
+async function* pages(call: Http, topic: string, opts: HistoryOptions = {}): AsyncGenerator<Message> {
+  const { from = "earliest", key, keyPrefix, partition, limit = Infinity, signal } = opts;
+  let place = placeOf(from);
+  for (let left = limit; left > 0; ) {
+    const query = { ...place, key, key_prefix: keyPrefix, partition, limit: Math.min(left, pageMessages) };
+    const { messages, cursor, end } = await readPage(call, topic, query, signal);
+    for (const m of messages) yield toMessage(m);
+    if (end) return;
+    left -= messages.length;
+    place = { cursor };
+  }
+}
+
+/**
+ * Asks from time to time what there is beyond what was handed out, until that is all
+ * there is: once that is handed out too, the reader has caught up.
+ */
+const catchUp =
+  (call: Http): CatchUp =>
+  (reader, topic) => {
+    const check = () => {
+      readPage(call, topic, { ...reader.query(), max_bytes: checkBytes }).then(
+        ({ messages, end }) => {
+          if (end) reader.goal(new Map(messages.map((m) => [m.partition, m.offset])));
+          else reader.later(check);
+        },
+        () => reader.later(check),
+      );
+    };
+    check();
+  };

@@ -1,0 +1,41 @@
+import type { Core } from "../client/feature.js";
+import { errorOf, type Problem, TidewireError } from "../error.js";
+
+export interface HttpCall {
+  method?: string;
+  query?: Record<string, string | number | undefined>;
+  headers?: Record<string, string>;
+  body?: string;
+  signal?: AbortSignal;
+}
+
+/** Calls the node, as the caller, and throws what it refuses. */
+export type Http = (path: string, call?: HttpCall) => Promise<Response>;
+
+export function http({ base, tokens, fetch }: Pick<Core, "base" | "tokens" | "fetch">): Http {
+  const once = async (path: string, { method, query, headers, body, signal }: HttpCall) => {
+    const url = new URL(base() + path);
+    for (const [name, value] of Object.entries(query ?? {})) {
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    }
+    const token = await tokens.get();
+    const authorization = token && { Authorization: `Bearer ${token}` };
+    try {
+      return await fetch(url, { method, body, signal, cache: "no-store", headers: { ...headers, ...authorization } });
+    } catch (thrown) {
+      signal?.throwIfAborted();
+      throw new TidewireError("network", `${url.origin} cannot be reached`, { cause: thrown });
+    }
+  };
+  return async (path, call = {}) => {
+    let answer = await once(path, call);
+    if (answer.status === 401 && tokens.renewable) {
+      tokens.spoil("unauthorized");
+      answer = await once(path, call);
+    }
+    if (answer.ok) return answer;
+    const problem = (await answer.json().catch(() => ({ detail: answer.statusText }))) as Problem;
+    const seconds = answer.headers.get("Retry-After");
+    throw errorOf({ status: answer.status, ...problem }, seconds === null ? undefined : Number(seconds) * 1000);
+  };
+}

@@ -1,0 +1,31 @@
+import type { WireMessage } from "../protocol/message.js";
+import type { Place } from "../protocol/position.js";
+import type { Http } from "./http.js";
+
+/** What a poll reads, and how much of it. */
+export interface PageQuery extends Place {
+  key?: string;
+  key_prefix?: string;
+  partition?: number;
+  limit?: number;
+  max_bytes?: number;
+  wait?: string;
+}
+
+export interface Page {
+  messages: WireMessage[];
+  cursor: string;
+  end: boolean;
+}
+
+export const afterText = (after: Place["after"]): string | undefined =>
+  after &&
+  Object.entries(after)
+    .map(([partition, offset]) => `${partition}:${offset}`)
+    .join();
+
+export async function readPage(http: Http, topic: string, query: PageQuery, signal?: AbortSignal): Promise<Page> {
+  const { after, ...rest } = query;
+  const answer = await http(`/topics/${topic}`, { query: { ...rest, after: afterText(after) }, signal });
+  return (await answer.json()) as Page;
+}

@@ -1,0 +1,100 @@
+import type { Acks } from "../types.js";
+import type { Layout } from "./layout.js";
+import type { WireMessage } from "./message.js";
+import type { Place } from "./position.js";
+
+/** A gap as streams and polls tell of it. */
+export interface WireGap {
+  reason: string;
+  requested: string;
+  earliest: string;
+  end: string;
+  cursor: string;
+}
+
+/** What all answers and pushes may carry; which of it, `op` tells. */
+export interface ServerFrame extends Partial<WireGap> {
+  op: string;
+  id?: number;
+  sub?: string;
+  // welcome
+  connection?: string;
+  node?: string;
+  ping?: string;
+  limits?: { max_frame_bytes?: number };
+  // published
+  topic?: string;
+  partition?: number;
+  offset?: number;
+  timestamp?: string;
+  duplicate?: boolean;
+  // subscribed, messages
+  recovered?: boolean;
+  messages?: WireMessage[];
+  // metadata, authorized
+  layout?: Layout;
+  expires?: string;
+  // error, closing
+  code?: string;
+  title?: string;
+  detail?: string;
+  retry_after?: string;
+}
+
+export interface PublishFrame {
+  op: "publish";
+  id: number;
+  topic: string;
+  partition: number;
+  producer?: string;
+  sequence?: number;
+  acks?: Acks;
+  /** Further members, as JSON without braces: see record.ts. */
+  body: string;
+}
+
+export interface SubscribeFrame extends Place {
+  op: "subscribe";
+  id: number;
+  topic: string;
+  key?: string;
+  keys?: string[];
+  key_prefix?: string;
+  partition?: number;
+  credit: number;
+}
+
+export type ClientFrame =
+  | PublishFrame
+  | SubscribeFrame
+  | { op: "hello"; id: number; client: string; token?: string }
+  | { op: "auth"; id: number; token: string }
+  | { op: "metadata"; id: number; topic: string }
+  | { op: "unsubscribe"; id: number; sub: string }
+  | { op: "credit"; sub: string; add: number };
+
+/**
+ * A frame as a line. The value stands last: the server knows the members before
+ * the place where a line breaks.
+ */
+export function lineOf(frame: ClientFrame): string {
+  if (frame.op !== "publish") return JSON.stringify(frame);
+  const { body, ...head } = frame;
+  return `${JSON.stringify(head).slice(0, -1)},${body}}`;
+}
+
+/** The frames in a text: a run of messages is one frame, with its lines in `messages`. */
+export function parseFrames(text: string): ServerFrame[] {
+  const lines = text.split("\n");
+  const frames: ServerFrame[] = [];
+  for (let i = 0; i < lines.length; ) {
+    const frame = JSON.parse(lines[i++]!) as ServerFrame & { count?: number };
+    if (frame.op === "messages") {
+      const end = i + frame.count!;
+      frame.messages = lines.slice(i, end).map((line) => JSON.parse(line) as WireMessage);
+      i = end;
+    }
+    frames.push(frame);
+  }
+  return frames;
+}

@@ -1,0 +1,26 @@
+import type { Message } from "../types.js";
+import { fromBase64 } from "./base64.js";
+
+/** A message as it is on the wire. */
+export interface WireMessage {
+  topic: string;
+  partition: number;
+  offset: number;
+  timestamp: string;
+  key: string | null;
+  content_type: string;
+  headers: Record<string, string>;
+  value?: unknown;
+  value_base64?: string;
+}
+
+export const toMessage = (m: WireMessage): Message => ({
+  topic: m.topic,
+  partition: m.partition,
+  offset: m.offset,
+  timestamp: m.timestamp,
+  key: m.key ?? undefined,
+  contentType: m.content_type,
+  headers: m.headers,
+  value: m.value_base64 === undefined ? m.value : fromBase64(m.value_base64),
+});

@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, type TestContext } from "node:test";
+import { WebSocket as WsWebSocket } from "ws";
+import type { ClientOptions } from "../../src/types.js";
+
+/** The built binary, as one node with a data folder of its own. */
+export interface TestNode {
+  url: string;
+  /** As kill -9 does. */
+  kill(): Promise<void>;
+  /** Starts it again, at the same address. */
+  start(): Promise<void>;
+  createTopic(name: string, settings?: object): Promise<void>;
+  deleteTopic(name: string): Promise<void>;
+}
+
+const binary = process.env.TEST_TIDEWIRE_BIN ?? "../bin/tidewire";
+
+export async function startNode(t: Pick<TestContext, "after">, args: string[] = []): Promise<TestNode> {
+  const dir = mkdtempSync(join(tmpdir(), "tidewire-sdk-"));
+  let http = "127.0.0.1:0";
+  let child: ChildProcess | undefined;
+  let said = "";
+
+  const node: TestNode = {
+    url: "",
+    async start() {
+      const any = "127.0.0.1:0";
+      const listeners = ["--http", http, "--rpc", any, "--raft", any, "--gossip", any];
+      const started = spawn(binary, ["serve", "--data", dir, ...listeners, ...args], {
+        stdio: ["ignore", "pipe", "pipe"],
+      });
+      child = started;
+      started.stderr!.on("data", (chunk: Buffer) => {
+        said = (said + chunk).slice(-10_000);
+      });
+      await once(started, "spawn");
+      for await (const line of createInterface({ input: started.stdout! })) {
+        if (line.startsWith("listening http=")) http = line.slice("listening http=".length);
+        if (!line.startsWith("ready in ")) continue;
+        node.url = `http://${http}`;
+        return;
+      }
+      assert.fail(`the node did not get ready:\n${said}`);
+    },
+    async kill() {
+      if (!child || child.exitCode !== null || child.signalCode !== null) return;
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    },
+    async createTopic(name, settings = {}) {
+      const body = JSON.stringify({ name, ...settings });
+      const answer = await fetch(`${node.url}/topics/`, {
+        method: "POST",
+        body,
+        headers: { "Content-Type": "application/json" },
+      });
+      assert.equal(answer.status, 201, await answer.text());
+    },
+    async deleteTopic(name) {
+      const answer = await fetch(`${node.url}/topics/${name}`, { method: "DELETE" });
+      assert.equal(answer.status, 204, await answer.text());
+    },
+  };
+  t.after(async () => {
+    await node.kill();
+    rmSync(dir, { recursive: true, force: true });
+  });
+  await node.start();
+  return node;
+}
+
+/** One node for all tests of a file; topics keep them apart. */
+export function sharedNode(args: string[] = [], prepare?: (node: TestNode) => Promise<void>): TestNode {
+  const ends: Array<() => unknown> = [];
+  const node = {} as TestNode;
+  before(async () => {
+    Object.assign(node, await startNode({ after: (fn) => void ends.push(fn as () => unknown) }, args));
+    await prepare?.(node);
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+  return node;
+}
+
+/** Node 20 has no WebSocket of its own. */
+export const WebSocket = WsWebSocket as unknown as NonNullable<ClientOptions["WebSocket"]>;
+
+/** An address at which nothing listens. */
+export async function deadAddress(): Promise<string> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return `http://127.0.0.1:${port}`;
+}

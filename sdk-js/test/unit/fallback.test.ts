@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { poll } from "../../src/features/poll.js";
+import { sse } from "../../src/features/sse.js";
+import { gather, type Stage, stage, watch } from "./stage.js";
+
+const numbers = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i);
+
+/** Lets time pass until something holds, for no longer than a minute. */
+async function until({ clock }: Stage, holds: () => boolean, what: string): Promise<void> {
+  for (let i = 0; i < 120; i++) {
+    if (holds()) return;
+    await clock.advance(500);
+  }
+  assert.fail(`${what} did not come within a minute`);
+}
+
+for (const transport of [sse(), poll()]) {
+  const { name } = transport.transport!;
+
+  test(`${name} takes over where WebSockets do not open, and gives way when they do`, async (t) => {
+    const s = stage(t, { use: [transport] });
+    const { clock, server, client } = s;
+    const orders = server.topic("orders", 2);
+    server.down({ sockets: true });
+    const sub = client.subscribe("orders", { from: "earliest" });
+    const seen = gather(sub);
+    const published = numbers(5).map((i) => watch(client.publish("orders", i, { key: `k${i % 2}` })));
+    await until(s, () => seen.values.length === 5, "what was published");
+    assert.equal(client.transport, name);
+    assert.ok(published.every((p) => p.value));
+    assert.equal(sub.state, "live");
+    server.down({ sockets: false });
+    await clock.advance(61_000);
+    assert.equal(client.transport, "websocket");
+    for (const i of numbers(5, 5)) watch(client.publish("orders", i));
+    await until(s, () => seen.values.length === 10, "the rest");
+    assert.deepEqual(new Set(seen.values), new Set(numbers(10)));
+    assert.equal(orders.records.length, 10);
+  });
+
+  test(`${name} loses nothing and repeats nothing, whatever its connection does`, async (t) => {
+    for (let seed = 1; seed <= 5; seed++) {
+      const s = stage(t, { use: [transport] }, seed);
+      const { clock, server, client } = s;
+      const orders = server.topic("orders", 3);
+      server.down({ sockets: true });
+      const seen = gather(client.subscribe("orders", { from: "earliest", credit: 16 }));
+      for (let i = 0; i < 60; i++) {
+        watch(client.publish("orders", i, { key: `k${i % 5}` }));
+        if (i % 10 === 9) {
+          server.down({ http: clock.random() < 0.5, sockets: clock.random() < 0.7 });
+          await clock.advance(clock.random() * 5000);
+        }
+      }
+      server.down({ http: false });
+      await until(s, () => seen.values.length >= 60, `seed ${seed}: all`);
+      assert.deepEqual(
+        (seen.values as number[]).toSorted((a, b) => a - b),
+        numbers(60),
+        `seed ${seed}: once each`,
+      );
+      assert.equal(orders.records.length, 60, `seed ${seed}: kept once`);
+      for (let k = 0; k < 5; k++) {
+        const values = orders.records.filter((r) => r.key === `k${k}`).map((r) => Number(r.value));
+        assert.deepEqual(
+          values,
+          values.toSorted((a, b) => a - b),
+          `seed ${seed}: the order of k${k}`,
+        );
+      }
+    }
+  });
+
+  test(`${name} tells of a gap, of a topic that is not there, and stops for a slow reader`, async (t) => {
+    const s = stage(t, { use: [transport] });
+    const { clock, server, client } = s;
+    const orders = server.topic("orders");
+    for (const value of numbers(100)) orders.append({ value });
+    orders.expire(0, 40);
+    server.down({ sockets: true });
+    const missing = gather(client.subscribe("nowhere"));
+    const lost = client.subscribe("orders", { from: { cursor: "c0" } });
+    const gaps: string[] = [];
+    const recovered: boolean[] = [];
+    lost.on("gap", (e) => gaps.push(e.reason));
+    lost.on("recovered", (e) => recovered.push(e.recovered));
+    const seen = gather(lost);
+    await until(s, () => seen.values.length === 60, "what is kept");
+    assert.deepEqual([gaps, recovered], [["expired"], [false]]);
+    assert.equal(missing.error?.code, "topic-not-found");
+    await clock.advance(1000);
+    assert.deepEqual(seen.values, numbers(60, 40));
+  });
+}
+
+test("a server that is away altogether is no reason to leave the WebSocket for good", async (t) => {
+  const s = stage(t, { use: [sse(), poll()] });
+  const { server, client } = s;
+  watch(client.connect());
+  await until(s, () => client.transport === "websocket", "the WebSocket");
+  server.down({ sockets: true, http: true });
+  await s.clock.advance(30_000);
+  server.down({ sockets: false, http: false });
+  await until(s, () => client.state === "connected", "a connection");
+  await s.clock.advance(61_000);
+  assert.equal(client.transport, "websocket");
+});
+
+test("keys wait for a WebSocket: nothing else can ask for them", async (t) => {
+  const s = stage(t, { use: [poll()] });
+  const { server, client } = s;
+  const orders = server.topic("orders");
+  for (const key of ["a", "b", "c"]) orders.append({ key, value: key });
+  server.down({ sockets: true });
+  const seen = gather(client.subscribe("orders", { keys: ["a", "c"], from: "earliest" }));
+  await until(s, () => client.transport === "poll", "polls");
+  await s.clock.advance(10_000);
+  assert.deepEqual(seen.values, []);
+  server.down({ sockets: false });
+  await until(s, () => seen.values.length === 2, "the messages");
+  assert.deepEqual(seen.values, ["a", "c"]);
+});
