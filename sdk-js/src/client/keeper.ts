@@ -7,12 +7,18 @@ export interface CursorKeeper {
   stored(): Promise<From>;
   /** All before it is done with. It is stored within a second. */
   done(cursor: string): void;
+  /** Stores it now; never rejects. */
   flush(): Promise<void>;
 }
 
 const storeEveryMs = 1000;
 
-export function cursorKeeper(store: CursorStore | undefined, name: string | undefined, clock: Clock): CursorKeeper {
+export function cursorKeeper(
+  store: CursorStore | undefined,
+  name: string | undefined,
+  clock: Clock,
+  failed: (thrown: unknown) => void,
+): CursorKeeper {
   let latest: string | undefined; // not stored yet
   let cancel: (() => void) | undefined;
 
@@ -21,7 +27,11 @@ export function cursorKeeper(store: CursorStore | undefined, name: string | unde
     cancel = undefined;
     const cursor = latest;
     latest = undefined;
-    if (cursor) await store!.set(name!, cursor);
+    try {
+      if (cursor) await store!.set(name!, cursor);
+    } catch (thrown) {
+      failed(thrown);
+    }
   }
   return {
     async stored() {
@@ -31,7 +41,7 @@ export function cursorKeeper(store: CursorStore | undefined, name: string | unde
     done(cursor) {
       if (!name || !store) return;
       latest = cursor;
-      cancel ??= clock.after(storeEveryMs, () => void flush().catch(() => {}));
+      cancel ??= clock.after(storeEveryMs, flush);
     },
     flush,
   };

@@ -42,7 +42,7 @@ export function subscription(
 ): Running {
   const { connection, clock } = core;
   const events = emitter<SubscriptionEvents>();
-  const kept = cursorKeeper(store, name, clock);
+  const kept = cursorKeeper(store, name, clock, (thrown) => events.emit("error", asError(thrown, "handler")));
   const inbox = newInbox();
   let begin: From | undefined = from; // where, until there is a position
   let remote: string | undefined; // the server's name of it

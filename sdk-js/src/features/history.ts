@@ -1,5 +1,6 @@
 import type { Feature } from "../client/feature.js";
 import type { CatchUp } from "../client/subscription.js";
+import { errorOf } from "../error.js";
 import { toMessage } from "../protocol/message.js";
 import { placeOf } from "../protocol/position.js";
 import type { HistoryOptions, Message } from "../types.js";
@@ -27,8 +28,9 @@ async function* pages(call: Http, topic: string, opts: HistoryOptions = {}): Asy
   let place = placeOf(from);
   for (let left = limit; left > 0; ) {
     const query = { ...place, key, key_prefix: keyPrefix, partition, limit: Math.min(left, pageMessages) };
-    const { messages, cursor, end } = await readPage(call, topic, query, signal);
+    const { messages, cursor, end, unavailable } = await readPage(call, topic, query, signal);
     for (const m of messages) yield toMessage(m);
+    if (unavailable) throw errorOf(unavailable[0]!.problem);
     if (end) return;
     left -= messages.length;
     place = { cursor };

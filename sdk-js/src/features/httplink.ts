@@ -93,7 +93,6 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
         new Promise((resolve) => {
           wake = resolve;
           if (stream.credit > 0 || signal.aborted) resolve();
-          signal.addEventListener("abort", () => resolve(), { once: true });
         }),
       subscribed(cursor, recovered) {
         if (known) return;
@@ -114,6 +113,7 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
       },
       push: (frame) => emit({ ...frame, sub }),
     };
+    signal.addEventListener("abort", () => wake());
     streams.set(sub, {
       add(credit) {
         stream.credit += credit;
@@ -141,7 +141,7 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
       case "auth": // every call has the token of its time
         return void queueMicrotask(() => emit({ op: "authorized", id: frame.id }));
       case "metadata":
-        return void ask(frame.id, `/topics/${frame.topic}/metadata`, async (body) => ({
+        return void ask(frame.id, `/topics/${encodeURIComponent(frame.topic)}/metadata`, async (body) => ({
           op: "metadata",
           id: frame.id,
           layout: ((await body.json()) as { layout: Layout }).layout,

@@ -29,7 +29,7 @@ export function linePublisher(
     let lines: string[];
     try {
       const call = { method: "POST", query: { partition, acks }, headers, body, signal };
-      lines = (await (await http(`/topics/${topic}`, call)).text()).trimEnd().split("\n");
+      lines = (await (await http(`/topics/${encodeURIComponent(topic)}`, call)).text()).trimEnd().split("\n");
     } catch (thrown) {
       const error = asError(thrown, "network");
       if (error.code === "network" || error.code === "unauthorized") return broken(error);

@@ -1,3 +1,4 @@
+import type { Problem } from "../error.js";
 import type { WireMessage } from "../protocol/message.js";
 import type { Place } from "../protocol/position.js";
 import type { Http } from "./http.js";
@@ -16,6 +17,8 @@ export interface Page {
   messages: WireMessage[];
   cursor: string;
   end: boolean;
+  /** Partitions that could not be read. */
+  unavailable?: Array<{ partition: number; problem: Problem }>;
 }
 
 export const afterText = (after: Place["after"]): string | undefined =>
@@ -26,6 +29,9 @@ export const afterText = (after: Place["after"]): string | undefined =>
 
 export async function readPage(http: Http, topic: string, query: PageQuery, signal?: AbortSignal): Promise<Page> {
   const { after, ...rest } = query;
-  const answer = await http(`/topics/${topic}`, { query: { ...rest, after: afterText(after) }, signal });
+  const answer = await http(`/topics/${encodeURIComponent(topic)}`, {
+    query: { ...rest, after: afterText(after) },
+    signal,
+  });
   return (await answer.json()) as Page;
 }

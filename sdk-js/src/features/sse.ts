@@ -1,6 +1,6 @@
 import type { Clock } from "../client/clock.js";
 import type { Feature } from "../client/feature.js";
-import { errorOf, TidewireError } from "../error.js";
+import { errorOf, type Problem, TidewireError } from "../error.js";
 import { milliseconds } from "../protocol/duration.js";
 import { eventParser, type ServerEvent } from "../protocol/events.js";
 import type { ServerFrame, WireGap } from "../protocol/frames.js";
@@ -30,7 +30,7 @@ async function read(stream: Stream, http: Http, clock: Clock): Promise<void> {
 /** Reads one answer to its end: the node ends it where its reader is slow. */
 async function readOnce(stream: Stream, http: Http, clock: Clock): Promise<void> {
   const { after, ...place } = stream.place;
-  const answer = await http(`/topics/${stream.topic}/events`, {
+  const answer = await http(`/topics/${encodeURIComponent(stream.topic)}/events`, {
     query: { ...stream.filter, ...place, after: afterText(after) },
     headers: { Accept: "text/event-stream" },
     signal: stream.signal,
@@ -63,7 +63,7 @@ function deliver(stream: Stream, events: ServerEvent[], resumed: boolean): void 
       stream.place = { cursor: gap.cursor };
       stream.push({ ...gap, op: "gap" });
     } else if (event === "closing") leave(JSON.parse(data) as ServerFrame);
-    else if (event === "error") throw errorOf(JSON.parse(data) as Record<string, unknown>);
+    else if (event === "error") fail(stream, JSON.parse(data) as Problem);
     else if (id) {
       // The first event of all is where the stream begins; a gap follows at once.
       stream.subscribed(id, resumed && !events.some((e) => e.event === "gap"));
@@ -72,6 +72,12 @@ function deliver(stream: Stream, events: ServerEvent[], resumed: boolean): void 
     }
   }
   flush();
+}
+
+/** Of one partition nothing more comes, and the others go on; or the stream has ended for good. */
+function fail(stream: Stream, problem: Problem): void {
+  if (problem.partition === undefined) throw errorOf(problem);
+  stream.push({ op: "error", ...problem } as ServerFrame);
 }
 
 /** The node ends the stream: because its token is over, which the next call has anew, or because it drains. */

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sse } from "../../src/features/sse.js";
+import { gather, stage, watch } from "./stage.js";
+
+const response = (body: string, type = "application/json") => new Response(body, { headers: { "Content-Type": type } });
+const message = (offset: number) =>
+  JSON.stringify({
+    topic: "orders",
+    partition: 0,
+    offset,
+    timestamp: "",
+    key: null,
+    content_type: "",
+    headers: {},
+    value: offset,
+  });
+
+test("a store that fails is told of, and ends nothing", async (t) => {
+  const cursors = {
+    get: () => null,
+    set: () => {
+      throw new Error("quota exceeded");
+    },
+  };
+  const { clock, server, client } = stage(t, { cursors });
+  server.topic("orders").append({ value: 1 });
+  const sub = client.subscribe("orders", { from: "earliest", name: "mine" });
+  const errors: string[] = [];
+  sub.on("error", (e) => errors.push(e.message));
+  const seen = gather(sub);
+  await clock.advance(2000);
+  assert.deepEqual(seen.values, [1]);
+  assert.deepEqual(errors, ["handler: quota exceeded"]);
+  assert.equal(sub.state, "live");
+});
+
+test("a cursor that cannot be read ends its subscription: nothing is skipped in silence", async (t) => {
+  const cursors = { get: () => Promise.reject(new Error("locked")), set: () => {} };
+  const { clock, server, client } = stage(t, { cursors });
+  server.topic("orders");
+  const seen = gather(client.subscribe("orders", { name: "mine" }));
+  await clock.advance(20);
+  assert.equal(seen.error?.message, "handler: locked");
+});
+
+test("over sse a partition that is damaged is told of, and the others go on", async (t) => {
+  const problem = JSON.stringify({ code: "leader-unavailable", detail: "damaged", partition: 3 });
+  const stream = `id: c0\n\nevent: error\ndata: ${problem}\n\nevent: message\nid: c1\ndata: ${message(0)}\n\n`;
+  let calls = 0;
+  const fetch = async (input: unknown) => {
+    if (String(input).includes("readyz")) return response("{}");
+    return calls++ ? new Promise<Response>(() => {}) : response(stream, "text/event-stream");
+  };
+  const { clock, server, client } = stage(t, { use: [sse()], fetch: fetch as typeof globalThis.fetch });
+  server.down({ sockets: true });
+  const sub = client.subscribe("orders");
+  const errors: string[] = [];
+  sub.on("error", (e) => errors.push(e.code));
+  const seen = gather(sub);
+  await clock.advance(5000);
+  assert.deepEqual(errors, ["leader-unavailable"]);
+  assert.deepEqual(seen.values, [0]);
+  assert.notEqual(sub.state, "closed");
+});
+
+test("history that could not read a partition says so", async (t) => {
+  const problem = { code: "leader-unavailable", detail: "damaged" };
+  const page = { messages: [JSON.parse(message(0))], cursor: "c", end: true, unavailable: [{ partition: 3, problem }] };
+  const { clock, client } = stage(t, { fetch: async () => response(JSON.stringify(page)) });
+  const seen = gather(client.history("orders"));
+  await clock.settle();
+  assert.deepEqual(seen.values, [0]);
+  assert.equal(seen.error?.code, "leader-unavailable");
+});
+
+test("a listener that throws stops nothing", async (t) => {
+  const { clock, server, client } = stage(t);
+  server.topic("orders");
+  const thrown: string[] = [];
+  const hear = (e: Error) => void thrown.push(e.message);
+  const others = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", hear);
+  client.on("connected", () => {
+    throw new Error("mine");
+  });
+  const published = watch(client.publish("orders", 1));
+  await clock.advance(20);
+  process.off("uncaughtException", hear);
+  for (const other of others) process.on("uncaughtException", other);
+  assert.equal(published.value?.offset, 0);
+  assert.deepEqual(thrown, ["mine"]);
+});
