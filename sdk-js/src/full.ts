@@ -3,6 +3,7 @@ import type { Added } from "./client/feature.js";
 import { history } from "./features/history.js";
 import { poll } from "./features/poll.js";
 import { sse } from "./features/sse.js";
+import { worker } from "./features/worker.js";
 import type { Client, ClientOptions, TopicMap } from "./types.js";
 
 export * from "./index.js";
@@ -10,5 +11,5 @@ export * from "./index.js";
 /** The client with all its features, where its size does not matter. */
 export const createClient = <T extends TopicMap = TopicMap>(
   options: Omit<ClientOptions, "use">,
-): Client<T> & Added<T, "history" | "transport"> =>
-  create<T, "history" | "transport">({ ...options, use: [sse(), poll(), history()] });
+): Client<T> & Added<T, "history" | "worker" | "transport"> =>
+  create<T, "history" | "worker" | "transport">({ ...options, use: [sse(), poll(), history(), worker()] });

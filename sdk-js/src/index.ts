@@ -5,5 +5,6 @@ export { type Problem, TidewireError } from "./error.js";
 export { history } from "./features/history.js";
 export { poll } from "./features/poll.js";
 export { sse } from "./features/sse.js";
+export { worker } from "./features/worker.js";
 export type * from "./types.js";
 export { webStorage } from "./webstorage.js";

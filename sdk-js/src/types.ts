@@ -78,6 +78,17 @@ export interface HistoryMethods<T extends TopicMap> {
   history<N extends TopicOf<T>>(topic: N, opts?: HistoryOptions): AsyncIterable<Message<ValueOf<T, N>>>;
 }
 
+/** Added by `worker()`. */
+export interface WorkerMethods<T extends TopicMap> {
+  /** A member of a consumer group. What the handler returns from is acknowledged, what it throws at comes again. */
+  worker<N extends TopicOf<T>>(
+    group: string,
+    topic: N,
+    handler: (item: WorkItem<ValueOf<T, N>>) => unknown,
+    opts?: WorkerOptions,
+  ): Worker;
+}
+
 export interface ClientEvents {
   state: {
     state: ConnectionState;
@@ -175,6 +186,47 @@ export interface Subscription<V = unknown> extends AsyncIterable<Message<V>>, As
   resume(): void;
   unsubscribe(): Promise<void>;
   on<E extends keyof SubscriptionEvents>(event: E, fn: (e: SubscriptionEvents[E]) => void): () => void;
+}
+
+/** Settings are those of the group where it is new; one that is there must have them. */
+export interface WorkerOptions {
+  mode?: "exclusive" | "shared";
+  from?: "latest" | "earliest" | Date;
+  leaseMs?: number;
+  maxDeliveries?: number;
+  deadLetter?: string;
+  /** Records worked on at once, of each key one. 1. */
+  concurrency?: number;
+  /** What becomes of a record whose handler threw. Default: `nack`. */
+  onError?: (thrown: unknown, item: WorkItem) => "nack" | "reject" | { retryInMs: number };
+  signal?: AbortSignal;
+}
+
+export interface WorkItem<V = unknown> extends Message<V> {
+  /** 1 at first. */
+  readonly delivery: number;
+  readonly leaseUntil: Date;
+  /** Aborted when the lease has run out: the record may be in other hands. */
+  readonly signal: AbortSignal;
+  ack(): Promise<void>;
+  nack(opts?: { delayMs?: number; reason?: string }): Promise<void>;
+  reject(reason: string): Promise<void>;
+  /** Asks for another lease; done by itself while the handler runs. */
+  extend(): Promise<void>;
+}
+
+export interface WorkerEvents {
+  assigned: ReadonlyArray<number>;
+  revoked: ReadonlyArray<number>;
+  /** A record that could not be settled; or the end of the worker, as when it lacks the right. */
+  error: TidewireError;
+}
+
+export interface Worker extends AsyncDisposable {
+  readonly assigned: ReadonlyArray<number>;
+  on<E extends keyof WorkerEvents>(event: E, fn: (e: WorkerEvents[E]) => void): () => void;
+  /** Takes nothing new, waits up to `drainMs` (10 s) for what is being worked on, and leaves the group. */
+  stop(opts?: { drainMs?: number }): Promise<void>;
 }
 
 export interface CursorStore {

@@ -55,7 +55,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
   });
   const sending = publisher(conn, clock, options.offline);
-  const core: Core = { ...calls, connection: conn, base: () => bases[base]!, refuseClosed };
+  const core: Core = { ...calls, connection: conn, base: () => bases[base]!, refuseClosed, closers: new Set() };
   const reading = subscriptions(core, options.cursors);
   watchNetwork(conn.wake, life.signal);
   let closing: Promise<void> | undefined;
@@ -91,7 +91,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   }
 
   async function close(drainMs: number): Promise<void> {
-    await reading.close();
+    await Promise.all([reading.close(), ...[...core.closers].map((end) => end())]);
     let cancel = () => {};
     const patience = new Promise<void>((resolve) => {
       cancel = clock.after(drainMs, resolve);

@@ -29,7 +29,8 @@ export interface Connection {
   readonly transport: TransportName | undefined;
   /** Why it is closed or has failed. */
   readonly failure: TidewireError | undefined;
-  join(part: Part): void;
+  /** What it returns takes the part off again. */
+  join(part: Part): () => void;
   /** Begins to connect, where nothing has yet. */
   want(): void;
   /** Connects; also anew, after it has failed. */
@@ -65,7 +66,7 @@ const renewMs = 30_000;
 export function connection(options: ConnectionOptions): Connection {
   const { transports, policy, tokens, events } = options;
   const { clock } = options.link;
-  const parts: Part[] = [];
+  const parts = new Set<Part>();
   const timers = new Map<string, () => void>(); // what cancels each
   let machine = idle;
   let link: Link | undefined; // the one in use
@@ -210,7 +211,10 @@ export function connection(options: ConnectionOptions): Connection {
     get failure() {
       return failure;
     },
-    join: (part) => parts.push(part),
+    join(part) {
+      parts.add(part);
+      return () => void parts.delete(part);
+    },
     want: () => machine.state === "idle" && happen({ type: "connect" }),
     connect: () => happen({ type: "connect" }),
     wake: () => happen({ type: "wake" }),

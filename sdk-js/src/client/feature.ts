@@ -1,5 +1,5 @@
 import type { Transport } from "../transport/transport.js";
-import type { HistoryMethods, TopicMap } from "../types.js";
+import type { HistoryMethods, TopicMap, WorkerMethods } from "../types.js";
 import type { Clock } from "./clock.js";
 import type { Connection } from "./connection.js";
 import type { CatchUp } from "./subscription.js";
@@ -15,11 +15,14 @@ export interface Core {
   /** Throws once the client is closed. */
   refuseClosed(): void;
   catchUp?: CatchUp;
+  /** What comes to its end before the client does. */
+  readonly closers: Set<() => Promise<unknown>>;
 }
 
 /** The methods that features add to a client, by the feature's name. */
 export interface FeatureMethods<T extends TopicMap> {
   history: HistoryMethods<T>;
+  worker: WorkerMethods<T>;
   transport: unknown;
 }
 export type FeatureName = keyof FeatureMethods<TopicMap>;

@@ -152,6 +152,8 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
         return subscribe(frame);
       case "credit":
         return streams.get(frame.sub)?.add(frame.add);
+      case "join":
+        return void emit({ op: "error", id: frame.id, code: "network", detail: "groups need a WebSocket" });
       case "unsubscribe":
         streams.get(frame.sub)?.stop();
         streams.delete(frame.sub);

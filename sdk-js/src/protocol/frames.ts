@@ -31,6 +31,10 @@ export interface ServerFrame extends Partial<WireGap> {
   // subscribed, messages
   recovered?: boolean;
   messages?: WireMessage[];
+  // joined, assigned, revoked, acked
+  member?: string;
+  partitions?: number[];
+  stale?: Array<{ partition: number; offset: number; reason: string }>;
   // metadata, authorized
   layout?: Layout;
   expires?: string;
@@ -64,8 +68,22 @@ export interface SubscribeFrame extends Place {
   credit: number;
 }
 
+/** What becomes of a leased record. */
+export interface SettleFrame {
+  op: "ack" | "nack" | "reject" | "extend";
+  id: number;
+  sub: string;
+  partition: number;
+  offset: number;
+  delay?: string;
+  reason?: string;
+}
+
 export type ClientFrame =
   | PublishFrame
+  | SettleFrame
+  | { op: "join"; id: number; topic: string; group: string; member?: string; credit: number }
+  | { op: "leave"; id: number; sub: string }
   | SubscribeFrame
   | { op: "hello"; id: number; client: string; token?: string }
   | { op: "auth"; id: number; token: string }

@@ -12,6 +12,9 @@ export interface WireMessage {
   headers: Record<string, string>;
   value?: unknown;
   value_base64?: string;
+  // of a group's member
+  delivery?: number;
+  lease_ms?: number;
 }
 
 export const toMessage = (m: WireMessage): Message => ({
