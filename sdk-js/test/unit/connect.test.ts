@@ -148,6 +148,31 @@ test("several addresses are tried one after the other", async (t) => {
   assert.equal(third, first);
 });
 
+test("a page that is looked at again does not wait out its delay", async (t) => {
+  const wakes = new Map<string, () => void>();
+  const add = (name: string, fn: () => void, { signal }: { signal: AbortSignal }) => {
+    wakes.set(name, fn);
+    signal.addEventListener("abort", () => wakes.delete(name));
+  };
+  Object.assign(globalThis, { addEventListener: add });
+  t.after(() => {
+    assert.equal(wakes.size, 0, "the client lets go of the page");
+    Reflect.deleteProperty(globalThis, "addEventListener");
+  });
+  const { clock, server, client } = stage(t, { reconnect: { minDelayMs: 60_000, maxDelayMs: 60_000 } });
+  watch(client.connect());
+  await clock.advance(20);
+  server.connections[0]!.close();
+  await clock.advance(20);
+  assert.equal(client.state, "reconnecting");
+  wakes.get("online")!();
+  await clock.advance(20);
+  assert.equal(client.state, "connected");
+  const closed = watch(client.close());
+  await clock.advance(20);
+  assert.equal(closed.done, true);
+});
+
 test("after long without a connection it is suspended, and says what is recovered when it is back", async (t) => {
   const { clock, server, client, states } = stage(t);
   server.topic("orders");
