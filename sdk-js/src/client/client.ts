@@ -35,7 +35,10 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     tokens: caller,
     fetch: options.fetch ?? ((...args: Parameters<typeof fetch>) => fetch(...args)),
   };
-  const transports = [websocket, ...(use as readonly Feature[]).flatMap(({ transport }) => transport ?? [])];
+  const { WebSocket = globalThis.WebSocket } = options;
+  const further = (use as readonly Feature[]).flatMap(({ transport }) => transport ?? []);
+  const transports = WebSocket ? [websocket, ...further] : further;
+  if (!transports.length) throw new TypeError("there is no WebSocket here: give one in the options");
   const conn = connection({
     transports,
     policy: {
@@ -48,7 +51,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
     tokens: caller,
     events,
-    link: { ...calls, WebSocket: options.WebSocket ?? globalThis.WebSocket },
+    link: { ...calls, WebSocket },
     base: () => bases[base]!,
     nextBase() {
       base = (base + 1) % bases.length;

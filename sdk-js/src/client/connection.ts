@@ -123,7 +123,8 @@ export function connection(options: ConnectionOptions): Connection {
     if (!opened || verdict === "fatal") events.emit("error", failure);
     const hint = end.retryAfterMs ?? retryAfterMs;
     retryAfterMs = undefined;
-    happen({ type: "lost", at: clock.now(), random: clock.random(), verdict, retryAfterMs: hint }, end);
+    const { blocked } = end;
+    happen({ type: "lost", at: clock.now(), random: clock.random(), verdict, retryAfterMs: hint, blocked }, end);
   }
 
   function shake(rank: number, failed: (end: End, error?: TidewireError) => void): void {

@@ -57,10 +57,13 @@ export function handshake(h: Handshake): () => void {
     });
     link.send([{ op: "hello", id: h.id, client: "tidewire-js", token }]);
   };
-  h.tokens.get().then(begin, (thrown) => {
-    const error = asError(thrown, "unauthorized");
-    fail({ code: 1006, reason: error.message }, error);
-  });
+  h.tokens
+    .get()
+    .then(begin)
+    .catch((thrown) => {
+      const error = asError(thrown, "network");
+      fail({ code: 1006, reason: error.message }, error);
+    });
   return () => {
     if (phase === "opening") leave();
   };

@@ -21,7 +21,7 @@ export interface Machine {
 export type MachineEvent =
   | { type: "connect" }
   | { type: "opened"; at: number; rank: number }
-  | { type: "lost"; at: number; random: number; verdict: Verdict; retryAfterMs?: number }
+  | { type: "lost"; at: number; random: number; verdict: Verdict; retryAfterMs?: number; blocked?: boolean }
   /** The wait is over. */
   | { type: "due" }
   /** The network is back, or the page is looked at again. */
@@ -62,7 +62,9 @@ export function transition(m: Machine, e: MachineEvent, policy: Policy): [Machin
   }
 }
 
-function lost(m: Machine, e: MachineEvent & { type: "lost" }, policy: Policy): [Machine, Effect] {
+type Lost = MachineEvent & { type: "lost" };
+
+function lost(m: Machine, e: Lost, policy: Policy): [Machine, Effect] {
   const healthy = m.openedAt !== undefined && e.at - m.openedAt >= healthyMs;
   const attempt = healthy ? 1 : m.attempt + 1;
   if (e.verdict === "fatal" || attempt > policy.maxAttempts) return [{ ...m, state: "failed", attempt }, { do: "end" }];
@@ -72,7 +74,7 @@ function lost(m: Machine, e: MachineEvent & { type: "lost" }, policy: Policy): [
   const next: Machine = {
     state: e.at - lostAt >= policy.suspendAfterMs ? "suspended" : "reconnecting",
     attempt,
-    ...fallback(m, policy),
+    ...fallback(m, e, policy),
     waiting: hinted ? "hinted" : "freely",
     lostAt,
   };
@@ -83,7 +85,7 @@ function lost(m: Machine, e: MachineEvent & { type: "lost" }, policy: Policy): [
  * The best transport is given up after it failed to open twice, any other after
  * once; after the last comes the first again. One that had opened is kept.
  */
-function fallback(m: Machine, { transports }: Policy): Pick<Machine, "rank" | "misses"> {
-  const misses = m.openedAt === undefined ? m.misses + 1 : 0;
+function fallback(m: Machine, e: Lost, { transports }: Policy): Pick<Machine, "rank" | "misses"> {
+  const misses = m.openedAt === undefined || e.blocked ? m.misses + 1 : 0;
   return misses >= (m.rank ? 1 : 2) ? { rank: (m.rank + 1) % transports, misses: 0 } : { rank: m.rank, misses };
 }

@@ -34,7 +34,8 @@ export type Read = (stream: Stream, http: Http, clock: Clock) => Promise<void>;
 /** How a link ended whose call failed. */
 export function endOf({ code, message, problem, retryAfterMs }: TidewireError): End {
   const unauthorized = problem?.reason === "expired" ? 4003 : 4501;
-  return { code: code === "unauthorized" ? unauthorized : 1006, reason: message, retryAfterMs };
+  const blocked = problem?.blocked === true;
+  return { code: code === "unauthorized" ? unauthorized : 1006, reason: message, retryAfterMs, blocked };
 }
 
 /** A link whose ops are HTTP calls. */

@@ -170,13 +170,22 @@ export function joined(
     }
   }
 
+  function judge(thrown: unknown, work: WorkItem): ReturnType<NonNullable<typeof onError>> {
+    try {
+      return onError?.(thrown, work) ?? "nack";
+    } catch (again) {
+      events.emit("error", asError(again, "handler"));
+      return "nack";
+    }
+  }
+
   async function work(item: Item): Promise<void> {
     const { work } = item;
     let settle = () => work.ack();
     try {
       await handler(work as WorkItem<never>);
     } catch (thrown) {
-      const verdict = onError?.(thrown, work) ?? "nack";
+      const verdict = judge(thrown, work);
       const reason = asError(thrown, "handler").message.slice(0, 500);
       if (verdict === "reject") settle = () => work.reject(reason);
       else settle = () => work.nack(verdict === "nack" ? undefined : { delayMs: verdict.retryInMs });

@@ -9,7 +9,8 @@ import type { Http } from "./http.js";
 import { httpLink, type Stream } from "./httplink.js";
 import { afterText } from "./pages.js";
 
-/** A stream says something every 15 s. */
+/** A stream says something at once, and then every 15 s. */
+const firstMs = 10_000;
 const silenceMs = 45_000;
 
 /** Server-sent events by `fetch`, since an EventSource can send no token. */
@@ -40,13 +41,13 @@ async function readOnce(stream: Stream, http: Http, clock: Clock): Promise<void>
   let silent = true;
   for (;;) {
     await stream.credited();
-    const cancel = clock.after(silenceMs, () => void reader.cancel());
+    const cancel = clock.after(silent ? firstMs : silenceMs, () => void reader.cancel());
     const { done, value } = await reader.read().finally(cancel);
     if (done) break;
     silent = false;
     deliver(stream, parse(value), place.cursor !== undefined);
   }
-  if (silent) throw new TidewireError("network", "the stream ended before it began");
+  if (silent) throw new TidewireError("network", "nothing came of the stream", { problem: { blocked: true } });
 }
 
 function deliver(stream: Stream, events: ServerEvent[], resumed: boolean): void {

@@ -8,6 +8,8 @@ export interface End {
   code: number;
   reason: string;
   retryAfterMs?: number;
+  /** Something on the way lets this transport through only in part: it counts as one that does not open. */
+  blocked?: boolean;
 }
 
 /**

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createClient } from "../../src/client/client.js";
+import type { Feature } from "../../src/client/feature.js";
+import { poll } from "../../src/features/poll.js";
 import { sse } from "../../src/features/sse.js";
 import { gather, stage, watch } from "./stage.js";
 
@@ -62,6 +65,55 @@ test("over sse a partition that is damaged is told of, and the others go on", as
   assert.deepEqual(errors, ["leader-unavailable"]);
   assert.deepEqual(seen.values, [0]);
   assert.notEqual(sub.state, "closed");
+});
+
+test("a stream of which nothing comes gives way to polls: a proxy may hold it back", async (t) => {
+  const { clock, server, client } = stage(t, { use: [heldBack, poll()] });
+  server.topic("orders").append({ value: 1 });
+  server.down({ sockets: true });
+  const seen = gather(client.subscribe("orders", { from: "earliest" }));
+  await clock.advance(30_000);
+  assert.equal(client.transport, "poll");
+  assert.deepEqual(seen.values, [1]);
+});
+
+/** Server-sent events through a proxy that waits for their end. */
+const heldBack: Feature<"transport"> = {
+  name: "transport",
+  transport: {
+    name: "sse",
+    open(options, events) {
+      const fetch: typeof globalThis.fetch = (input, init) =>
+        String(input).includes("/events")
+          ? Promise.resolve(new Response(new ReadableStream()))
+          : options.fetch(input, init);
+      return sse().transport!.open({ ...options, fetch }, events);
+    },
+  },
+};
+
+test("without a WebSocket the next transport is used, and without any that is said at once", async (t) => {
+  const none = null as unknown as typeof WebSocket;
+  assert.throws(() => createClient({ url: "http://fake", WebSocket: none }), TypeError);
+  const { clock, server, client } = stage(t, { use: [poll()], WebSocket: none });
+  server.topic("orders");
+  const published = watch(client.publish("orders", 1));
+  await clock.advance(50);
+  assert.equal(client.transport, "poll");
+  assert.equal(published.value?.offset, 0);
+});
+
+test("an address that is none is told of", async (t) => {
+  class Picky {
+    constructor(url: string) {
+      throw new SyntaxError(`${url} is no address`);
+    }
+  }
+  const { clock, client } = stage(t, { WebSocket: Picky as unknown as typeof WebSocket, reconnect: false });
+  const connected = watch(client.connect());
+  await clock.advance(50);
+  assert.equal(connected.error?.code, "network");
+  assert.match(connected.error!.message, /is no address/);
 });
 
 test("history that could not read a partition says so", async (t) => {

@@ -89,6 +89,19 @@ test("what the handler returns from is acknowledged, what it throws at is not", 
   assert.equal(server.received.at(-1)!.op, "leave");
 });
 
+test("a judge that throws is told of, and the record comes again", async () => {
+  const { clock, client, said, close } = groupOf((n) => (n === 1 ? [leased(0)] : []));
+  const fail = (message: string) => () => {
+    throw new Error(message);
+  };
+  const errors: string[] = [];
+  client.worker("billing", "jobs", fail("work"), { onError: fail("judge") }).on("error", (e) => errors.push(e.message));
+  await clock.advance(50);
+  assert.deepEqual(errors, ["handler: judge"]);
+  assert.deepEqual(said(), ["nack 0"]);
+  await close();
+});
+
 test("a lease is extended while the handler runs, and its end is told", async () => {
   let refuse = false;
   const answers = (f: Incoming): ServerFrame[] | undefined =>
