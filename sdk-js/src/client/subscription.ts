@@ -104,10 +104,11 @@ export function subscription(
   }
 
   function receive(frame: ServerFrame): void {
-    if (frame.op === "messages")
+    const { messages = [] } = frame;
+    if (messages.length)
       putItems(
         inbox,
-        frame.messages!.map((message) => ({ message })),
+        messages.map((message) => ({ message })),
       );
     else if (frame.op === "cursor") putItems(inbox, [{ cursor: frame.cursor! }]);
     else if (frame.op === "gap") putItems(inbox, [{ gap: frame as WireGap }]);
@@ -126,8 +127,8 @@ export function subscription(
       if (!item) break;
       if ("message" in item) pulls.shift()!.resolve({ done: false, value: toMessage(item.message) });
       else {
-        events.emit("gap", item.gap);
         kept.done(positionText(inbox.position!));
+        events.emit("gap", item.gap); // whoever hears of it may seek
       }
       if (remote && inbox.owed * 2 >= credit) {
         connection.tell({ op: "credit", sub: remote, add: inbox.owed });

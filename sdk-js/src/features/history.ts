@@ -44,9 +44,14 @@ async function* pages(call: Http, topic: string, opts: HistoryOptions = {}): Asy
 const catchUp =
   (call: Http): CatchUp =>
   (reader, topic) => {
+    let before = ""; // where it stood when it was asked for last
     const check = () => {
-      readPage(call, topic, { ...reader.query(), max_bytes: checkBytes }).then(
+      const query = { ...reader.query(), max_bytes: checkBytes };
+      const place = JSON.stringify(query);
+      if (place === before) return reader.later(check);
+      readPage(call, topic, query).then(
         ({ messages, end }) => {
+          before = place;
           if (end) reader.goal(new Map(messages.map((m) => [m.partition, m.offset])));
           else reader.later(check);
         },

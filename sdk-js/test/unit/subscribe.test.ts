@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createClient } from "../../src/client/client.js";
+import { history } from "../../src/features/history.js";
 import type { Subscription } from "../../src/types.js";
 import { webStorage } from "../../src/webstorage.js";
 import { gather, type Stage, stage, watch } from "./stage.js";
@@ -192,6 +194,39 @@ test("what is no longer kept is a gap, never silence", async (t) => {
     heard.filter((h) => h !== "caught-up"),
     ["not recovered", gap],
   );
+});
+
+test("who hears of a gap may seek", async (t) => {
+  const s = stage(t);
+  fill(s, 10);
+  s.server.topic("orders").expire(0, 6);
+  const sub = s.client.subscribe("orders", { from: { cursor: "c2" } });
+  sub.on("gap", () => void sub.seek("latest"));
+  const seen = gather(sub);
+  await s.clock.advance(1000);
+  assert.deepEqual(seen.values, []);
+  s.server.topic("orders").append({ value: "new" });
+  watch(s.client.publish("orders", "newer"));
+  await s.clock.advance(1000);
+  assert.deepEqual(seen.values, ["new", "newer"]);
+});
+
+test("a reader that stands still is not asked about", async (t) => {
+  const s = stage(t);
+  fill(s, 500);
+  let polls = 0;
+  const counted: typeof fetch = (...args) => {
+    polls++;
+    return s.server.fetch(...args);
+  };
+  const { url, WebSocket } = s.server;
+  const client = createClient({ url, WebSocket, clock: s.clock, fetch: counted, use: [history()] });
+  client.subscribe("orders", { from: "earliest", credit: 10 });
+  await s.clock.advance(60_000);
+  assert.equal(polls, 1);
+  const closed = watch(client.close());
+  await s.clock.advance(20);
+  assert.equal(closed.done, true);
 });
 
 test("caught-up comes once all that was kept is handed out, not before", async (t) => {
