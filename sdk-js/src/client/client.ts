@@ -58,7 +58,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
   });
   const sending = publisher(conn, clock, options.offline);
-  const core: Core = { ...calls, connection: conn, base: () => bases[base]!, refuseClosed, closers: new Set() };
+  const core: Core = { ...calls, connection: conn, base: () => bases[base]!, admit, closers: new Set() };
   const reading = subscriptions(core, options.cursors);
   watchNetwork(conn.wake, life.signal);
   let closing: Promise<void> | undefined;
@@ -70,6 +70,12 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
 
   function refuseClosed(): void {
     if (closing) throw new TidewireError("closed", "the client is closed");
+  }
+
+  /** Throws what keeps the client from doing anything more. */
+  function admit(): void {
+    refuseClosed();
+    if (conn.state === "failed") throw conn.failure;
   }
 
   function connect(signal?: AbortSignal): Promise<void> {
@@ -116,15 +122,15 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     close: (opts) => (closing ??= close(opts?.drainMs ?? defaultDrainMs)),
     on: events.on,
     async publish(topic, value, opts) {
-      refuseClosed();
+      admit();
       return sending.publish(topic, value, opts);
     },
     async publishBatch(topic, items) {
-      refuseClosed();
+      admit();
       return Promise.all(items.map(({ value, ...opts }) => sending.publish(topic, value, opts)));
     },
     subscribe(topic: string, first: SubscribeOptions | Handler<never> = {}, second: SubscribeOptions = {}) {
-      refuseClosed();
+      admit();
       const [handler, opts] = typeof first === "function" ? [first, second] : [undefined, first];
       return reading.subscribe(topic, opts, handler as Handler<unknown>) as Subscription<never>;
     },

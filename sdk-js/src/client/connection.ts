@@ -35,7 +35,7 @@ export interface Connection {
   want(): void;
   /** Connects; also anew, after it has failed. */
   connect(): void;
-  /** Tries at once, unless the server said how long to wait. */
+  /** Tries at once, unless the server said how long to wait; a link that there is may be dead. */
   wake(): void;
   ask(questions: Question[]): void;
   tell(frame: ClientFrame): void;
@@ -62,6 +62,8 @@ const upgradeMs = 60_000;
 const answerMs = 10_000;
 /** How long before its end a token is renewed, but no sooner than in the last fifth of its life. */
 const renewMs = 30_000;
+/** And never at once, for a callback may give what is over already. */
+const renewLeastMs = 1000;
 
 export function connection(options: ConnectionOptions): Connection {
   const { transports, policy, tokens, events } = options;
@@ -75,6 +77,7 @@ export function connection(options: ConnectionOptions): Connection {
   let failure: TidewireError | undefined;
   let retryAfterMs: number | undefined; // as the last `closing` said
   let heard = false;
+  let pingMs = 25_000;
 
   const later = (name: string, ms: number, fn: () => void) => {
     timers.get(name)?.();
@@ -154,26 +157,29 @@ export function connection(options: ConnectionOptions): Connection {
     happen({ type: "opened", at: clock.now(), rank });
     events.emit("connected", { connection: connection!, node, transport: transports[rank]!.name });
     if (rank) later("upgrade", upgradeMs, upgrade);
-    beat(milliseconds(ping) ?? 25_000);
+    pingMs = milliseconds(ping) ?? pingMs;
+    beat();
     renew();
     for (const part of parts) part.up();
   }
 
-  /** Browsers do not show the server's pings: a link that is silent for so long is asked for a sign of life. */
-  function beat(pingMs: number): void {
+  /** Browsers do not show the server's pings: a link that was silent for so long is asked for a sign of life. */
+  function beat(): void {
     heard = false;
-    later("beat", pingMs, () => {
-      if (heard) return beat(pingMs);
-      self.ask([[{ op: "hello", client: "tidewire-js" }, () => {}]]);
-      later("beat", answerMs, () => (heard ? beat(pingMs) : lose({ code: 4002, reason: "the node is silent" })));
-    });
+    later("beat", pingMs, () => (heard ? beat() : probe()));
+  }
+
+  function probe(): void {
+    heard = false;
+    self.ask([[{ op: "hello", client: "tidewire-js" }, () => {}]]);
+    later("beat", answerMs, () => (heard ? beat() : lose({ code: 4002, reason: "the node is silent" })));
   }
 
   /** Brings a fresh token before the one in use ends. */
   function renew(): void {
     if (!tokens.renewable || tokens.expiresAt === undefined) return;
     const left = tokens.expiresAt - clock.now();
-    later("renew", left - Math.min(renewMs, left / 5), () => {
+    later("renew", Math.max(renewLeastMs, left - Math.min(renewMs, left / 5)), () => {
       tokens.spoil("expiring");
       const mine = link;
       tokens.get().then(
@@ -218,7 +224,7 @@ export function connection(options: ConnectionOptions): Connection {
     },
     want: () => machine.state === "idle" && happen({ type: "connect" }),
     connect: () => happen({ type: "connect" }),
-    wake: () => happen({ type: "wake" }),
+    wake: () => (link ? probe() : happen({ type: "wake" })),
     ask(questions) {
       link?.send(
         questions.map(([frame, answer]) => {

@@ -12,8 +12,8 @@ export interface Core {
   readonly tokens: Tokens;
   readonly fetch: typeof fetch;
   base(): string;
-  /** Throws once the client is closed. */
-  refuseClosed(): void;
+  /** Throws once the client is closed, or has failed. */
+  admit(): void;
   catchUp?: CatchUp;
   /** What comes to its end before the client does. */
   readonly closers: Set<() => Promise<unknown>>;

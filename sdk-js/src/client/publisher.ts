@@ -33,8 +33,7 @@ export function publisher(connection: Connection, clock: Clock, offline: ClientO
 
   /** Throws what keeps a record from being taken in. */
   function admit(): void {
-    const { state, failure } = connection;
-    if (failure && (state === "closed" || state === "failed")) throw failure;
+    const { state } = connection;
     if (state === "connected") return;
     if (offline?.mode === "reject" && (state === "reconnecting" || state === "suspended")) {
       throw new TidewireError("offline", "there is no connection");

@@ -17,7 +17,12 @@ export function history(): Feature<"history"> {
     install(core) {
       const call = http(core);
       core.catchUp = catchUp(call);
-      return { history: (topic, opts) => pages(call, topic, opts) as AsyncIterable<Message<never>> };
+      return {
+        history(topic, opts) {
+          core.admit();
+          return pages(call, topic, opts) as AsyncIterable<Message<never>>;
+        },
+      };
     },
   };
 }

@@ -7,7 +7,7 @@ export function worker(): Feature<"worker"> {
     name: "worker",
     install: (core: Core) => ({
       worker(group, topic, handler, opts = {}) {
-        core.refuseClosed();
+        core.admit();
         return joined(core, group, topic, handler, opts);
       },
     }),

@@ -36,6 +36,7 @@ test("without reconnecting the first loss is the end, and says why", async (t) =
   assert.deepEqual(states, ["connecting", "connected", "failed"]);
   assert.equal(seen.error?.code, "network");
   await assert.rejects(client.publish("orders", 1), { code: "network" });
+  assert.throws(() => client.subscribe("orders"), { code: "network" });
   const again = watch(client.connect());
   await clock.advance(20);
   assert.equal(again.done, true);
@@ -110,6 +111,19 @@ test("an expired token is renewed, one that is refused is the end", async (t) =>
   assert.equal(fixed.client.state, "failed");
 });
 
+test("a callback that gives what is over already is not asked without end", async (t) => {
+  let asked = 0;
+  const { clock, client } = stage(t, {
+    auth: async () => {
+      asked++;
+      return { token: "t", expiresAt: 0 };
+    },
+  });
+  watch(client.connect());
+  await clock.advance(60_000);
+  assert.ok(asked > 10 && asked <= 70, `${asked} times in a minute`);
+});
+
 test("a callback that fails is asked again no sooner than the backoff says", async (t) => {
   let asked = 0;
   const { clock, client } = stage(t, {
@@ -168,6 +182,10 @@ test("a page that is looked at again does not wait out its delay", async (t) => 
   wakes.get("online")!();
   await clock.advance(20);
   assert.equal(client.state, "connected");
+  server.script((f) => (f.op === "hello" && server.dialled.length === 2 ? "silence" : undefined));
+  wakes.get("pageshow")!(); // the machine slept, and the line is dead
+  await clock.advance(10_100);
+  assert.equal(client.state, "reconnecting");
   const closed = watch(client.close());
   await clock.advance(20);
   assert.equal(closed.done, true);
