@@ -114,7 +114,10 @@ export function subscription(
     else if (frame.op === "gap") putItems(inbox, [{ gap: frame as WireGap }]);
     else if (frame.op === "error") {
       const error = errorOf({ ...frame });
-      if (frame.partition === undefined) return end(error);
+      if (frame.partition === undefined) {
+        if (error.retryable) down();
+        return refused(error);
+      }
       events.emit("error", error); // of that partition nothing more comes; the others go on
     }
     pump();

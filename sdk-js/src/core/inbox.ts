@@ -24,6 +24,7 @@ export function putItems(inbox: Inbox, items: Item[]): void {
   const last = inbox.items.at(-1);
   if (last && "cursor" in last && "cursor" in items[0]!) inbox.items.pop();
   inbox.items.push(...items);
+  settleCursor(inbox);
 }
 
 /**
@@ -31,7 +32,6 @@ export function putItems(inbox: Inbox, items: Item[]): void {
  * handed out, and says what `after` said till then.
  */
 export function takeItem(inbox: Inbox): Exclude<Item, { cursor: string }> | undefined {
-  settleCursor(inbox);
   const item = inbox.items.shift() as Exclude<Item, { cursor: string }> | undefined;
   if (!item) return undefined;
   if ("gap" in item) {

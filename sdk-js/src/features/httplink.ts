@@ -1,5 +1,5 @@
 import type { Clock } from "../client/clock.js";
-import { asError, type TidewireError } from "../error.js";
+import type { TidewireError } from "../error.js";
 import type { ClientFrame, ServerFrame, SubscribeFrame } from "../protocol/frames.js";
 import type { Layout } from "../protocol/layout.js";
 import type { WireMessage } from "../protocol/message.js";
@@ -8,6 +8,7 @@ import { uuidv7 } from "../protocol/uuid.js";
 import type { End, Link, LinkEvents, LinkOptions } from "../transport/transport.js";
 import { type Http, http } from "./http.js";
 import { linePublisher } from "./lines.js";
+import { refuse } from "./refusal.js";
 
 /** A subscription of a link over HTTP, as what reads it sees it. */
 export interface Stream {
@@ -60,9 +61,7 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
     try {
       emit(await answer(await call(path, { signal: life.signal })));
     } catch (thrown) {
-      const error = asError(thrown, "network");
-      if (error.code === "network" || error.code === "unauthorized") broken(error);
-      else emit({ op: "error", id, ...error.problem, code: error.code });
+      refuse(thrown, (refusal) => emit({ ...refusal, id }), broken);
     }
   }
 
@@ -124,10 +123,8 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
     });
     read(stream, call, clock).catch((thrown) => {
       if (signal.aborted) return;
-      const error = asError(thrown, "network");
-      if (error.code === "network" || error.code === "unauthorized") broken(error);
-      else if (known) stream.push({ op: "error", ...error.problem, code: error.code });
-      else emit({ op: "error", id, ...error.problem, code: error.code });
+      streams.delete(sub);
+      refuse(thrown, (refusal) => (known ? stream.push(refusal) : emit({ ...refusal, id })), broken);
     });
   }
 

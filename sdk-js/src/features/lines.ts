@@ -1,6 +1,7 @@
-import { asError, type TidewireError } from "../error.js";
+import type { TidewireError } from "../error.js";
 import type { PublishFrame, ServerFrame } from "../protocol/frames.js";
 import type { Http } from "./http.js";
+import { refuse } from "./refusal.js";
 
 /**
  * Publishes over HTTP. What is waiting for a partition goes as one body of lines, one
@@ -31,10 +32,13 @@ export function linePublisher(
       const call = { method: "POST", query: { partition, acks }, headers, body, signal };
       lines = (await (await http(`/topics/${encodeURIComponent(topic)}`, call)).text()).trimEnd().split("\n");
     } catch (thrown) {
-      const error = asError(thrown, "network");
-      if (error.code === "network" || error.code === "unauthorized") return broken(error);
-      for (const { id } of batch) answer({ op: "error", id, ...error.problem, code: error.code });
-      return;
+      return refuse(
+        thrown,
+        (refusal) => {
+          for (const { id } of batch) answer({ ...refusal, id });
+        },
+        broken,
+      );
     }
     batch.forEach(({ id }, i) => {
       const line = JSON.parse(lines[i] ?? '{"code":"unknown-outcome"}') as ServerFrame;

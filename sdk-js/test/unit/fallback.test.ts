@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Feature } from "../../src/client/feature.js";
 import { poll } from "../../src/features/poll.js";
 import { sse } from "../../src/features/sse.js";
 import { gather, type Stage, stage, watch } from "./stage.js";
@@ -72,6 +73,26 @@ for (const transport of [sse(), poll()]) {
     }
   });
 
+  test(`over ${name} each message that is handed out can be resumed after`, async (t) => {
+    const s = stage(t, { use: [transport] });
+    const { clock, server, client } = s;
+    const orders = server.topic("orders", 3);
+    for (const value of numbers(30)) orders.append({ value });
+    server.down({ sockets: true });
+    const sub = client.subscribe("orders", { from: "earliest" });
+    const iterator = sub[Symbol.asyncIterator]();
+    const handed: unknown[] = [];
+    for (let i = 0; i < 8; i++) {
+      const next = watch(iterator.next());
+      await until(s, () => next.done, "a message");
+      handed.push(next.value!.value.value);
+      const rest = gather(client.history("orders", { from: { cursor: sub.cursor } }));
+      await clock.advance(10);
+      assert.deepEqual(new Set([...handed, ...rest.values]), new Set(numbers(30)));
+      assert.equal(handed.length + rest.values.length, 30, "nothing comes twice");
+    }
+  });
+
   test(`${name} tells of a gap, of a topic that is not there, and stops for a slow reader`, async (t) => {
     const s = stage(t, { use: [transport] });
     const { clock, server, client } = s;
@@ -93,6 +114,61 @@ for (const transport of [sse(), poll()]) {
     assert.deepEqual(seen.values, numbers(60, 40));
   });
 }
+
+test("a poll that is refused for the moment ends nothing", async (t) => {
+  let polls = 0;
+  const refusing: Feature<"transport"> = {
+    name: "transport",
+    transport: {
+      name: "poll",
+      open(options, events) {
+        const fetch: typeof globalThis.fetch = async (input, init) => {
+          const refuse = String(input).includes("/topics/") && ++polls % 3 === 0;
+          const headers = { "Retry-After": "1" };
+          return refuse ? Response.json({ code: "draining" }, { status: 503, headers }) : options.fetch(input, init);
+        };
+        return poll().transport!.open({ ...options, fetch }, events);
+      },
+    },
+  };
+  const { clock, server, client } = stage(t, { use: [refusing] });
+  for (const value of numbers(20)) server.topic("orders").append({ value });
+  server.down({ sockets: true });
+  const sub = client.subscribe("orders", { from: "earliest", credit: 4 });
+  const seen = gather(sub);
+  await clock.advance(30_000);
+  assert.deepEqual(seen.values, numbers(20));
+  assert.notEqual(sub.state, "closed");
+  assert.ok(polls > 8);
+});
+
+test("a slow reader of polls is given no more than it takes", async (t) => {
+  let given = 0;
+  const counting: Feature<"transport"> = {
+    name: "transport",
+    transport: {
+      name: "poll",
+      open(options, events) {
+        const fetch: typeof globalThis.fetch = async (input, init) => {
+          const answer = await options.fetch(input, init);
+          const { messages = [] } = (await answer.clone().json()) as { messages?: unknown[] };
+          given += messages.length;
+          return answer;
+        };
+        return poll().transport!.open({ ...options, fetch }, events);
+      },
+    },
+  };
+  const { clock, server, client } = stage(t, { use: [counting] });
+  for (const value of numbers(100)) server.topic("orders").append({ value });
+  server.down({ sockets: true });
+  const sub = client.subscribe("orders", { from: "earliest", credit: 10 });
+  await clock.advance(30_000);
+  assert.equal(given, 10);
+  const seen = gather(sub);
+  await clock.advance(30_000);
+  assert.deepEqual(seen.values, numbers(100));
+});
 
 test("a server that is away altogether is no reason to leave the WebSocket for good", async (t) => {
   const s = stage(t, { use: [sse(), poll()] });
