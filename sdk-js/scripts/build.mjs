@@ -2,7 +2,7 @@
 // both. Nothing is bundled, so the entry points share their modules, and a user's
 // bundler drops what is not used.
 import { spawnSync } from "node:child_process";
-import { rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 
@@ -23,4 +23,5 @@ buildSync({
   target: "es2022",
   logLevel: "warning",
 });
+copyFileSync("../LICENSE", "LICENSE"); // a package carries its own
 writeFileSync("dist/cjs/package.json", '{ "type": "commonjs", "sideEffects": false }\n');
