@@ -6,12 +6,18 @@ import { clientOf, counter } from "./world.js";
 
 const keys = 6;
 const records = 600;
-const kills = 3;
+const ends = [
+  { how: "killed", signal: "SIGKILL", times: 3 },
+  { how: "stopped", signal: "SIGTERM", times: 1 }, // it says goodbye, and when to come back
+] as const;
 
 const place = (m: Message) => `${m.partition}:${m.offset}`;
 
-for (const transport of ["websocket", "sse", "poll"] satisfies TransportName[]) {
-  test(`nothing is lost, doubled or out of order over ${transport} while the node is killed`, {
+const transports: TransportName[] = ["websocket", "sse", "poll"];
+const cases = transports.flatMap((transport) => ends.map((end) => ({ transport, ...end })));
+
+for (const { transport, how, signal, times } of cases) {
+  test(`nothing is lost, doubled or out of order over ${transport} while the node is ${how}`, {
     timeout: 120_000,
   }, async (t) => {
     const node = await startNode(t);
@@ -44,9 +50,9 @@ for (const transport of ["websocket", "sse", "poll"] satisfies TransportName[]) 
       }
     };
     const publishing = Promise.all(Array.from({ length: keys }, (_, key) => publish(key)));
-    for (let k = 1; k <= kills; k++) {
-      await acknowledged.at(Math.floor((k * records) / (kills + 1)));
-      await node.kill();
+    for (let k = 1; k <= times; k++) {
+      await acknowledged.at(Math.floor((k * records) / (times + 1)));
+      await node.kill(signal);
       await node.start();
     }
     await publishing;

@@ -13,8 +13,8 @@ import type { ClientOptions } from "../../src/types.js";
 /** The built binary, as one node with a data folder of its own. */
 export interface TestNode {
   url: string;
-  /** As kill -9 does. */
-  kill(): Promise<void>;
+  /** As kill -9 does, unless another signal is named. */
+  kill(signal?: "SIGKILL" | "SIGTERM"): Promise<void>;
   /** Starts it again, at the same address. */
   start(): Promise<void>;
   createTopic(name: string, settings?: object): Promise<void>;
@@ -50,10 +50,10 @@ export async function startNode(t: Pick<TestContext, "after">, args: string[] = 
       }
       assert.fail(`the node did not get ready:\n${said}`);
     },
-    async kill() {
+    async kill(signal = "SIGKILL") {
       if (!child || child.exitCode !== null || child.signalCode !== null) return;
       const exited = once(child, "exit");
-      child.kill("SIGKILL");
+      child.kill(signal);
       await exited;
     },
     async createTopic(name, settings = {}) {
