@@ -12,9 +12,11 @@ import (
 	"tidewire/broker/groups"
 	"tidewire/broker/host"
 	"tidewire/broker/link"
+	"tidewire/broker/mailbox"
 	"tidewire/broker/storage"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
 	"tidewire/internal/rpc"
 )
 
@@ -51,14 +53,16 @@ type Broker struct {
 	others groups.Network
 	host   *host.Host
 	groups *groups.Groups
+	mail   *mailbox.Mailbox
+	show   prometheus.Registerer
 }
 
 // New makes a Broker. It opens nothing.
 func New(cfg Config) *Broker {
-	b := &Broker{self: cfg.Node, others: cfg.Network}
+	b := &Broker{self: cfg.Node, others: cfg.Network, mail: mailbox.New(mailbox.Config{Self: cfg.Node, Lease: cfg.Lease}), show: cfg.Registerer}
 	b.host = host.New(host.Config{
 		Node: cfg.Node, Store: cfg.Store, Coordinator: cfg.Coordinator, Network: cfg.Network, Lease: cfg.Lease, Renounce: cfg.Renounce,
-		Applied: func(s *cluster.Snapshot) { b.groups.Apply(s) }, Lag: cfg.Lag, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Applied: func(s *cluster.Snapshot) { b.groups.Apply(s); b.mail.Apply(s) }, Lag: cfg.Lag, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	b.groups = groups.New(groups.Config{
 		Self: cfg.Node, Coordinator: cfg.Coordinator, Partitions: b, Network: anywhere{b}, Lease: cfg.Lease, Life: b.host.Links().Self,
@@ -81,7 +85,7 @@ func (a anywhere) Append(to ident.NodeID, req rpc.Append, done func(rpc.Appended
 // Open settles the data folder against a snapshot that knows this node's
 // registration, opens every partition and leads what the node should lead.
 func (b *Broker) Open(ctx context.Context, s *cluster.Snapshot) error {
-	if err := errors.Join(b.host.Register(), b.groups.Register()); err != nil {
+	if err := errors.Join(b.host.Register(), b.groups.Register(), b.mail.Register(b.show)); err != nil {
 		return err
 	}
 	if err := b.host.Sweep(s); err != nil {
@@ -99,6 +103,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.host.Run(ctx) })
 	g.Go(func() error { return b.groups.Run(ctx) })
+	g.Go(func() error { return b.mail.Run(ctx) })
 	return g.Wait()
 }
 
@@ -212,4 +217,15 @@ func (b *Broker) Paused() []groups.Pause { return b.groups.Paused() }
 // RecordStatus says what became of a record in every group of its topic.
 func (b *Broker) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.RecordStatus, error) {
 	return b.groups.RecordStatus(ctx, s)
+}
+
+// KeepReply keeps the reply to a request on a partition that this node leads, whose gateway
+// is gone.
+func (b *Broker) KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
+	return b.mail.KeepReply(ctx, to, r)
+}
+
+// KeptReply waits for such a reply.
+func (b *Broker) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error) {
+	return b.mail.KeptReply(ctx, to, until, wait)
 }

@@ -181,7 +181,7 @@ func badCalls() []badCall {
 		{name: "ack: an entry without a place", method: "POST", path: "/groups/two/g/ack", contentType: jsonType, body: `{"member":"m","epoch":1,"ack":[{"offset":1}]}`, status: 400, code: "invalid", field: "ack"},
 		{name: "status: not there yet", method: "GET", path: "/topics/two/0/99/status", status: 404, code: "offset-not-found"},
 		{name: "status: no such partition", method: "GET", path: "/topics/two/9/0/status", status: 404, code: "partition-not-found"},
-		absent("POST", "/topics/repartition"), absent("POST", "/requests/two"), absent("POST", "/replies/inbox"), absent("POST", "/nodes/n/drain"),
+		absent("POST", "/topics/repartition"), absent("POST", "/nodes/n/drain"),
 		absent("POST", "/tickets"), absent("GET", "/asyncapi.json"),
 		{name: "connections of no node", method: "GET", path: "/connections/?node=none", status: 404, code: "node-not-found"},
 		{name: "no such connection", method: "DELETE", path: "/connections/none", status: 404, code: "not-found"},
@@ -368,7 +368,7 @@ func badFrames() []badFrame {
 		{`{"id":%d,"op":"ack","sub":"s1","partition":0}`, "invalid", "offset", []string{"offsets"}},
 		{`{"id":%d,"op":"nack","sub":"s1","partition":0,"through":1}`, "unknown-field", "through", nil},
 		{`{"id":%d,"op":"leave","sub":"s9"}`, "invalid", "sub", nil},
-		{`{"id":%d,"op":"request","topic":"two","value":1}`, "invalid", "op", []string{"request-reply"}},
+		{`{"id":%d,"op":"request","topic":"two","value":1,"timeout":"1h"}`, "invalid", "timeout", []string{"5m"}},
 		{`{"id":%d,"op":"auth","token":"t"}`, "invalid", "op", []string{"tokens"}},
 		{`{"id":%d,"op":"hello","token":"t"}`, "invalid", "token", nil},
 

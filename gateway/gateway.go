@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidewire/gateway/access"
+	"tidewire/gateway/ask"
 	"tidewire/gateway/budget"
 	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
@@ -38,6 +39,7 @@ import (
 // Broker leads partitions and reads them.
 type Broker interface {
 	router.Local
+	ask.Mail
 	// Reached returns once the broker has acted on everything that was decided
 	// up to a Raft index.
 	Reached(ctx context.Context, index uint64) error
@@ -103,6 +105,7 @@ type Gateway struct {
 	publisher *publish.Publisher
 	pulse     *pulse.Pulse
 	groups    *groups.Groups
+	ask       *ask.Ask
 	hub       *deliver.Hub
 	streams   *stream.Set
 	connected *connection.Set
@@ -113,7 +116,7 @@ type Gateway struct {
 	ceiling   *ceiling
 	figures   *figures
 	census    *census.Census
-	backend   *census.Backend
+	backend   *Backend
 	departure *departure
 	slack     *slack
 }
@@ -137,6 +140,10 @@ func New(cfg Config) *Gateway {
 			return g.control().decide(ctx, change)
 		},
 	})
+	g.ask = ask.New(ask.Config{
+		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Publisher: g.publisher, Reader: g.router,
+		Peer: askable(cfg.Peer), Mail: mail(cfg), Registerer: cfg.Registerer,
+	})
 	delivered := deliver.NewMetrics(cfg.Registerer)
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)
 	held := budget.New(budget.DefaultBytes)
@@ -151,7 +158,7 @@ func New(cfg Config) *Gateway {
 		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.sessions = session.New(session.Config{
-		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Groups: g.groups, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Groups: g.groups, Ask: g.ask, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -161,13 +168,13 @@ func New(cfg Config) *Gateway {
 		self: cfg.Node, next: cfg.Coordinator.Next, wake: make(chan struct{}, 1),
 		send: []func(context.Context){g.streams.Depart, g.sessions.Depart},
 	}
-	g.backend = &census.Backend{Own: g.figures.Figures, Clients: g.connected}
+	g.backend = &Backend{&census.Backend{Own: g.figures.Figures, Clients: g.connected}, g.ask}
 	g.census = census.New(census.Config{
-		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Age: cfg.FeedAge, Backend: g.backend, Local: local,
+		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Age: cfg.FeedAge, Backend: g.backend.Backend, Local: local,
 		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
 	})
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: g.control(), Groups: g.groups, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Topology: cfg.Coordinator, Control: g.control(), Groups: g.groups, Ask: g.ask, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
@@ -193,6 +200,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.router.Run(ctx) })
 	group.Go(func() error { return g.pulse.Run(ctx) })
 	group.Go(func() error { return g.groups.Run(ctx) })
+	group.Go(func() error { return g.ask.Run(ctx) })
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return g.crew.Run(working) })
 	group.Go(func() error {
@@ -222,7 +230,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // Backend answers other nodes that ask about this one.
-func (g *Gateway) Backend() *census.Backend { return g.backend }
+func (g *Gateway) Backend() *Backend { return g.backend }
 
 // Drain ends the service in order: no new connections; streams and WebSockets
 // are told where they stand and when to come back, polls are answered, publishes
@@ -232,6 +240,7 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	var group errgroup.Group // one that fails does not cut the other short
 	group.Go(func() error { return g.streams.Drain(ctx) })
 	group.Go(func() error { return g.sessions.Drain(ctx) })
+	group.Go(func() error { g.ask.Settle(ctx, lastReplies); return nil })
 	err := group.Wait()
 	err = errors.Join(err, g.server.Shutdown(ctx))
 	return errors.Join(err, g.publisher.Drain(ctx))

@@ -6,16 +6,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/gateway/ask"
 	"tidewire/gateway/census"
 	"tidewire/gateway/router"
 	"tidewire/internal/ident"
 	"tidewire/internal/rpc"
 )
 
-// Peer is another node: its broker, and what it says of itself.
+// Peer is another node: its broker, what it says of itself, and the requests asked there.
 type Peer interface {
 	router.Peer
 	census.Peer
+	ask.Peer
+	ask.Mail
 }
 
 // boundsAsked is how many partitions of a node are asked about at once.

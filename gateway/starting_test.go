@@ -35,7 +35,7 @@ func begun(t *testing.T) (l *net.TCPListener, s *Starting, end func()) {
 }
 
 // ask sends one request over a connection of its own and says what came.
-func ask(conn net.Conn, head string) (*http.Response, string, error) {
+func askAt(conn net.Conn, head string) (*http.Response, string, error) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.WriteString(conn, head+"\r\nHost: here\r\n\r\n"); err != nil {
@@ -60,7 +60,7 @@ func ask(conn net.Conn, head string) (*http.Response, string, error) {
 
 func asked(t *testing.T, conn net.Conn, head string) (*http.Response, string) {
 	t.Helper()
-	res, body, err := ask(conn, head)
+	res, body, err := askAt(conn, head)
 	if err != nil {
 		t.Fatalf("%s: %v", head, err)
 	}
@@ -144,7 +144,7 @@ func TestTheGatewayTakesOverWithoutACut(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				res, body, err := ask(conn, "GET / HTTP/1.1")
+				res, body, err := askAt(conn, "GET / HTTP/1.1")
 				switch {
 				case err != nil:
 					t.Errorf("after %d answers of the gateway: %v", late, err)

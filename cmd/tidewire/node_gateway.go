@@ -13,7 +13,6 @@ import (
 	"tidewire/gateway/access"
 	"tidewire/gateway/alert"
 	"tidewire/gateway/census"
-	"tidewire/gateway/connection"
 	"tidewire/internal/boot"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -96,7 +95,7 @@ func (n *node) paused() (all []alert.Pause) {
 
 func (n *node) openGateway(context.Context) error {
 	if n.http == nil {
-		n.rpc.Node(&census.Backend{Own: n.about(), Clients: connection.New()}) // it has none
+		n.rpc.Node(gateway.BareBackend(n.about())) // it has none
 		return nil
 	}
 	cfg := gateway.Config{

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"sync/atomic"
+	"time"
 
 	"tidewire/broker/link"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
 	"tidewire/internal/membership"
 	"tidewire/internal/registration"
 	"tidewire/internal/rpc"
@@ -153,6 +155,20 @@ func (b backend) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.
 		return nil, err
 	}
 	return b.broker.RecordStatus(ctx, s)
+}
+
+func (b backend) KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
+	if err := b.refusal(); err != nil {
+		return 0, err
+	}
+	return b.broker.KeepReply(ctx, to, r)
+}
+
+func (b backend) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.Collected{}, err
+	}
+	return b.broker.KeptReply(ctx, to, until, wait)
 }
 
 // Probe says which life this node is in, or asks to be in: the coordinator may know

@@ -91,10 +91,11 @@ func TestWhatIsNotOpenIsClosed(t *testing.T) {
 		}
 	}
 	for call, body := range map[string]string{
-		"GET /topics":            `{"topics":[]}`,    // it sees none
-		"POST /tickets":          `"ticket":`,        // for what it has no right to
-		"POST /topics/subscribe": `"code":"invalid"`, // the body names the topic
-		"GET /subscriptions/{subscription}/events": `"code":"not-found"`, // the id names the topic
+		"GET /topics":                              `{"topics":[]}`,           // it sees none
+		"POST /tickets":                            `"ticket":`,               // for what it has no right to
+		"POST /topics/subscribe":                   `"code":"invalid"`,        // the body names the topic
+		"POST /replies/{inbox}":                    `"code":"requester-gone"`, // the inbox names it
+		"GET /subscriptions/{subscription}/events": `"code":"not-found"`,      // the id names the topic
 	} {
 		if !strings.Contains(known[call], body) {
 			t.Errorf("%s by who has no right: %s", call, known[call])

@@ -87,6 +87,7 @@ type Config struct {
 	Streams   Streams         // required
 	Nodes     Nodes           // required
 	Groups    Groups          // required
+	Ask       Asker           // required
 	// NotReady gives the reasons why this node cannot serve, as faults; none
 	// when it can. nil: always ready.
 	NotReady func() []error

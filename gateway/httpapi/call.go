@@ -26,8 +26,10 @@ const (
 // name them.
 var produceHeaders = []string{
 	"Tidewire-Key", "Tidewire-Partition", "Tidewire-Acks", "Tidewire-Timeout",
-	"Tidewire-Tombstone", "Tidewire-Producer", "Tidewire-Sequence", "Tidewire-H-<name>",
+	"Tidewire-Tombstone", "Tidewire-Producer", "Tidewire-Sequence", "Tidewire-H-<name>", idempotencyHeader,
 }
+
+const idempotencyHeader = "Idempotency-Key"
 
 // produceParameters are its parameters.
 var produceParameters = []string{"key", "partition", "acks", "timeout"}
@@ -75,12 +77,12 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	if err != nil {
 		return c, err
 	}
-	given, err := c.readHeaders(r.Header)
+	given, err := c.readHeaders(r.Header, produceHeaders)
 	if err != nil {
 		return c, err
 	}
 	if len(q) > 0 || len(given) > 0 {
-		if err := c.readParameters(q, given); err != nil {
+		if err := c.readParameters(q, given, maxTimeout); err != nil {
 			return c, err
 		}
 	}
@@ -98,7 +100,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 }
 
 // readParameters reads what can be said in the query or in a header.
-func (c *produceCall) readParameters(q params, given map[string]string) error {
+func (c *produceCall) readParameters(q params, given map[string]string, mostTimeout time.Duration) error {
 	for _, p := range []struct {
 		name, header string
 		take         func(string) error
@@ -107,7 +109,7 @@ func (c *produceCall) readParameters(q params, given map[string]string) error {
 		{"partition", "Tidewire-Partition", c.takePartition},
 		{"acks", "Tidewire-Acks", c.takeAcks},
 		{"timeout", "Tidewire-Timeout", func(s string) (err error) {
-			c.timeout, err = duration("timeout", s, minTimeout, maxTimeout)
+			c.timeout, err = duration("timeout", s, minTimeout, mostTimeout)
 			return err
 		}},
 	} {
@@ -148,11 +150,12 @@ func (c *produceCall) takeAcks(s string) error {
 	return nil
 }
 
-// readHeaders gathers the headers that are ours, each of which comes once.
-func (c *produceCall) readHeaders(h http.Header) (map[string]string, error) {
+// readHeaders gathers the headers that are ours, each of which comes once. Those that the
+// call takes are known.
+func (c *produceCall) readHeaders(h http.Header, known []string) (map[string]string, error) {
 	var names []string
 	for name := range h {
-		if name == "Idempotency-Key" || len(name) >= 9 && strings.EqualFold(name[:9], "tidewire-") {
+		if name == idempotencyHeader || len(name) >= 9 && strings.EqualFold(name[:9], "tidewire-") {
 			names = append(names, name)
 		}
 	}
@@ -169,13 +172,15 @@ func (c *produceCall) readHeaders(h http.Header) (map[string]string, error) {
 		switch {
 		case strings.HasPrefix(name, "Tidewire-H-"):
 			c.headers = append(c.headers, namedValue{name[len("Tidewire-H-"):], values[0]})
-		case name == "Idempotency-Key" || slices.Contains(produceHeaders, name):
+		case name == idempotencyHeader && !slices.Contains(known, idempotencyHeader):
+			return nil, invalid(name, "is for POST /topics/{topic}; a request that may be repeated takes Tidewire-Correlation-Id")
+		case slices.Contains(known, name):
 			given[name] = values[0]
 		default:
-			return nil, fault.Unknown("header", name, produceHeaders)
+			return nil, fault.Unknown("header", name, known)
 		}
 	}
-	if key, ok := given["Idempotency-Key"]; ok {
+	if key, ok := given[idempotencyHeader]; ok {
 		if key == "" || len(key) > maxIdempotencyBytes {
 			return nil, invalid("Idempotency-Key", "takes 1 to %d bytes", maxIdempotencyBytes)
 		}

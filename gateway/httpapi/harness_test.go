@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/gateway/ask"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
 	"tidewire/gateway/groups"
@@ -23,6 +26,7 @@ import (
 	"tidewire/gateway/pulse"
 	"tidewire/gateway/stream"
 	"tidewire/gateway/turn"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/testkit/memgroup"
 )
@@ -32,6 +36,7 @@ type node struct {
 	t      testing.TB
 	memory *memory
 	groups *memgroup.Cluster
+	asks   *ask.Ask
 	api    *API
 	taken  func() int // connections that streams have taken from the server
 	url    string
@@ -59,9 +64,15 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	turning, rest := context.WithCancel(context.Background())
 	running.Go(func() { _ = crew.Run(turning) })
 	running.Go(func() { _ = streams.Run(ctx); rest() })
+	publisher := publish.New(publish.Config{Topology: n.memory, Leader: n.memory})
+	n.asks = ask.New(ask.Config{
+		Self: n.memory.node, Topology: n.groups, Changes: n.groups, Publisher: publisher, Reader: n.memory, Registerer: reg, Pending: 32,
+		Mail: func(ident.NodeID) (ask.Mail, error) { return nil, fault.New(fault.LeaderUnavailable, "none") },
+	})
+	running.Go(func() { _ = n.asks.Run(ctx) })
 	cfg := Config{
 		Topology: n.groups, Control: n.memory, Groups: working, Nodes: n.memory.nodes(connected), Reader: hub, Streams: streams,
-		Publisher: publish.New(publish.Config{Topology: n.memory, Leader: n.memory}),
+		Publisher: publisher, Ask: n.asks,
 		NotReady:  func() []error { return n.ready },
 		WebSocket: http.HandlerFunc(echo),
 		Pages: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,9 +159,23 @@ func (r got) lines(t testing.TB) (out []map[string]any) {
 // call sends one request; headers are "Name: value".
 func (n *node) call(method, path, body string, headers ...string) got {
 	n.t.Helper()
+	return n.send(method, path, body, headers...).checked(n)
+}
+
+// answered is an answer that has yet to be held against the document.
+type answered struct {
+	req  *http.Request
+	res  *http.Response
+	sent []byte
+	body []byte
+	err  error
+}
+
+// send is call in any goroutine.
+func (n *node) send(method, path, body string, headers ...string) (a answered) {
 	req, err := http.NewRequest(method, n.url+path, strings.NewReader(body))
 	if err != nil {
-		n.t.Fatal(err)
+		return answered{err: err}
 	}
 	if body == "" {
 		req.Body, req.ContentLength = nil, 0
@@ -164,17 +189,35 @@ func (n *node) call(method, path, body string, headers ...string) got {
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		n.t.Fatalf("%s %s: %v", method, path, err)
+		return answered{err: fmt.Errorf("%s %s: %w", method, path, err)}
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		n.t.Fatalf("%s %s: %v", method, path, err)
+	return answered{req, res, []byte(body), b, err}
+}
+
+func (a answered) checked(n *node) got {
+	n.t.Helper()
+	if a.err != nil {
+		n.t.Fatal(a.err)
 	}
 	if n.check != nil {
-		n.check(req, []byte(body), res, b)
+		n.check(a.req, a.sent, a.res, a.body)
 	}
-	return got{res.StatusCode, res.Header, b}
+	return got{a.res.StatusCode, a.res.Header, a.body}
+}
+
+// until looks again and again whether something has come about that nobody tells of.
+func (n *node) until(is func() bool) {
+	n.t.Helper()
+	late := time.After(10 * time.Second)
+	for tick := time.Tick(time.Millisecond); !is(); {
+		select {
+		case <-tick:
+		case <-late:
+			n.t.Fatal("it has not come about")
+		}
+	}
 }
 
 // want calls and holds the status against what is wanted.

@@ -235,6 +235,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	n.want(410, "GET", "/topics/lone?cursor=x", "")
 	sub := n.want(201, "POST", "/topics/subscribe", `{"topic":"orders","from":"earliest","key_prefix":"a","partition":0}`).json(t)
 
+	m := n.served("questions")
+	x := n.ask("/requests/questions?timeout=1m&key=a", "1")
+	n.want(202, "POST", "/replies/"+n.work("questions", m).inbox(), "2")
+	x.wait()
+
 	s := n.stream(t, "GET", "/topics/orders/events?from=earliest&key=a", "")
 	d.fits("Message", []byte(s.next().data))
 	n.stream(t, "GET", sub["events"].(string), "")

@@ -40,6 +40,8 @@ func (a *API) router() http.Handler {
 		{"/groups/{topic}/{group}/offsets", actions{put: a.may(access.Group, a.moveGroup)}},
 		{"/groups/{topic}/{group}/nodes/{member}", actions{del: a.may(access.Group, a.leaveGroup)}},
 		{"/groups/{topic}/{group}/nodes/{member}/heartbeat", actions{post: a.may(access.Group, a.heartbeat)}},
+		{"/requests/{topic}", actions{post: a.may(access.Request, a.request)}},
+		{"/replies/{inbox}", actions{post: a.respond}}, // its inbox names the topic
 		{"/nodes", actions{get: a.admin(a.listNodes)}},
 		{"/nodes/{node}", actions{get: a.admin(a.describeNode)}},
 		{"/nodes/{node}/drain", actions{post: a.admin(a.drainNode)}},
@@ -73,10 +75,6 @@ func (a *API) router() http.Handler {
 // absent are the calls of the contract that this version does not have.
 var absent = map[string]string{
 	"/topics/repartition": "repartition",
-	"/requests":           "request-reply",
-	"/requests/*":         "request-reply",
-	"/replies":            "request-reply",
-	"/replies/*":          "request-reply",
 	"/asyncapi.json":      "AsyncAPI document; docs/protocol.md describes the WebSocket",
 }
 

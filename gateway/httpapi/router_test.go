@@ -84,7 +84,7 @@ func TestMethodsAreRefusedWithWhatIsAllowed(t *testing.T) {
 func TestCallsOfLaterVersionsAreRefusedAloud(t *testing.T) {
 	n := newNode(t)
 	for path, what := range map[string]string{
-		"/topics/repartition": "repartition", "/requests/orders": "request-reply", "/replies/x": "request-reply", "/asyncapi.json": "AsyncAPI",
+		"/topics/repartition": "repartition", "/asyncapi.json": "AsyncAPI",
 	} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 			r := n.want(http.StatusNotFound, method, path, "")

@@ -26,7 +26,7 @@ func TestBadLinesAreAnswered(t *testing.T) {
 		{`{"op":7,"id":1}`, "1", "invalid", "op", "string"},
 		{`{"op":"join","id":1,"topic":"orders"}`, "1", "invalid", "group", "needed"},
 		{`{"op":"ack","id":1,"sub":"s1","partition":0}`, "1", "invalid", "offset", "offsets"},
-		{`{"op":"request","id":1}`, "1", "invalid", "op", "request-reply"},
+		{`{"op":"request","id":1}`, "1", "invalid", "topic", "is needed"},
 		{`{"op":"auth","id":1,"token":"x"}`, "1", "invalid", "op", "tokens"},
 		{`{"op":"hello","id":0}`, "", "invalid", "id", "whole number"},
 		{`{"op":"hello","id":"1"}`, "", "invalid", "id", "whole number"},

@@ -56,7 +56,7 @@ func (s *session) parted(now time.Time) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.inFlight == 0 && len(s.out) == 0 && !s.deliveringLocked()
+	return s.inFlight == 0 && len(s.questions) == 0 && len(s.out) == 0 && !s.deliveringLocked()
 }
 
 // finish closes the connection by the book: what is in the outbox, where the

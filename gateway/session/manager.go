@@ -68,6 +68,7 @@ type Config struct {
 	Topology  topology.Source // required
 	Publisher Publisher       // required
 	Groups    Groups          // nil: none are served
+	Ask       Asker           // nil: no requests are served
 	Held      *budget.Budget  // bounds what is leased and not written; nil: one of its own
 	Node      string          // the node's name, for welcome
 	Seats     *seats.Seats    // nil: no bound

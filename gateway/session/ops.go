@@ -26,6 +26,8 @@ var handlers = map[string]func(*session, context.Context, *wire.Frame) error{
 	"extend":      (*session).settle,
 	"reject":      (*session).settle,
 	"leave":       (*session).leave,
+	"request":     (*session).request,
+	"reply":       (*session).reply,
 }
 
 func (s *session) welcome(id int64) []byte {
@@ -33,6 +35,7 @@ func (s *session) welcome(id int64) []byte {
 		Int("max_frame_bytes", int64(s.m.cfg.MaxFrameBytes)).
 		Int("max_subscriptions", int64(s.m.cfg.MaxSubscriptions)).
 		Int("max_in_flight_publishes", MaxInFlightPublishes).
+		Int("max_in_flight_requests", MaxInFlightRequests).
 		Int("max_keys", wire.MaxKeys).
 		Close()
 	return wire.Open(nil, "welcome").ID(id).

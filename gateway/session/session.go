@@ -51,6 +51,9 @@ type session struct {
 
 	subs    []*subscription
 	members []*membership
+
+	questions map[*question]struct{} // requests without a reply
+
 	beat    time.Duration // how often the client is pinged
 	lastSub int
 	ready   []*subscription // that may have something to read
@@ -99,6 +102,7 @@ func (s *session) run() {
 	s.end()
 	_ = s.socket.Close()
 	s.writing.Wait()
+	s.forsake()
 	s.part(s.outlet.code == 0 && websocket.CloseStatus(err) == reply.CloseNormal)
 	s.closeAll()
 	_ = s.ws.CloseNow() // frees what the library holds

@@ -7,7 +7,7 @@ import (
 
 var (
 	roles  = []string{"gateway", "broker", "coordinator"}
-	leaves = []string{"internal/cluster", "internal/fault", "internal/ident", "internal/pace", "internal/parts", "internal/record", "internal/sleep", "internal/vfs", "internal/wire"}
+	leaves = []string{"internal/cluster", "internal/fault", "internal/ident", "internal/inbox", "internal/pace", "internal/parts", "internal/record", "internal/sleep", "internal/vfs", "internal/wire"}
 )
 
 func arrows() []Rule {

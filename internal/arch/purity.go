@@ -26,6 +26,7 @@ var pure = []string{
 	"internal/cluster",
 	"internal/fault",
 	"internal/ident",
+	"internal/inbox",
 	"internal/parts",
 	"internal/record",
 	"internal/wire",
@@ -38,7 +39,7 @@ var harmless = []string{"net/netip", "net/textproto", "net/url"}
 // messageFiles, and beside them what carries them.
 const messages = "internal/rpc"
 
-var messageFiles = []string{messages + "/data.go", messages + "/group_data.go"}
+var messageFiles = []string{messages + "/data.go", messages + "/group_data.go", messages + "/request_data.go"}
 
 func purity() []Rule {
 	return []Rule{

@@ -85,7 +85,7 @@ var table = [numKinds]row{
 	RequesterGone:          {"requester-gone", 410, false, "Requester gone", "The requester has left or has its reply already."},
 	MessageTooLarge:        {"message-too-large", 413, false, "Message too large", "The detail names the limit. Send less at once."},
 	UnsupportedMediaType:   {"unsupported-media-type", 415, false, "Unsupported media type", "The detail names the media types that are taken."},
-	IdempotencyKeyReused:   {"idempotency-key-reused", 422, false, "Idempotency key reused", "The same Idempotency-Key came with another body. Use a new key for a new record."},
+	IdempotencyKeyReused:   {"idempotency-key-reused", 422, false, "Idempotency key reused", "The same Idempotency-Key, or correlation id of a request, came with another body. Use a new one for a new record."},
 	Throttled:              {"throttled", 429, true, "Throttled", "Too much at once; wait as long as Retry-After says."},
 	Limit:                  {"limit", 429, true, "Limit reached", "A limit is reached; the detail names it, and the member limit too. With the status 503 it is the node that has no room for another connection: connect to another, or come back after Retry-After."},
 	NotEnoughReplicas:      {"not-enough-replicas", 503, true, "Not enough replicas", "Too few in-sync replicas; nothing was kept. Try again later."},

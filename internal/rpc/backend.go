@@ -2,9 +2,11 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
 )
 
 // CoordinatorBackend is what a coordinator answers other nodes. One that does not
@@ -47,6 +49,11 @@ type BrokerBackend interface {
 	Settle(ctx context.Context, s Settle) (Settled, error)
 	Standings(ctx context.Context, s StandingsOf) ([]GroupStanding, error)
 	RecordStatus(ctx context.Context, s RecordStatusOf) ([]RecordStatus, error)
+	// KeepReply keeps the reply to a request whose gateway is gone, at the leader of its
+	// partition; KeptReply waits so long for one, or until the request's deadline, in ms
+	// since 1970 by this node's clock.
+	KeepReply(ctx context.Context, to string, r *inbox.Reply) (Handed, error)
+	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error)
 	// Probe says which life this node is in.
 	Probe(ctx context.Context) (cluster.Life, error)
 }
@@ -72,4 +79,8 @@ type NodeBackend interface {
 	Connections(ctx context.Context, principal string) ([]byte, error)
 	// Disconnect closes a client connection; false: there is none of that name.
 	Disconnect(ctx context.Context, connection string) (bool, error)
+	// HandReply takes the reply to a request of this gateway; CollectReply waits so long for
+	// one, with whoever asked.
+	HandReply(ctx context.Context, to string, r *inbox.Reply) (Handed, error)
+	CollectReply(ctx context.Context, to string, wait time.Duration) (Collected, error)
 }

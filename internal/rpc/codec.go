@@ -106,6 +106,8 @@ func bound(v any) int {
 		return maxListBytes // the latter is as long as a topic may have groups
 	case *tidewirepb.SettleResponse:
 		return maxMessageBytes // answers of as many records as a request can hold
+	case *tidewirepb.HandReplyRequest, *tidewirepb.CollectReplyResponse:
+		return maxMessageBytes // a reply is as large as a record may be
 	}
 	return maxControlBytes
 }

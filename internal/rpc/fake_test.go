@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
 	"tidewire/internal/record"
 )
 
@@ -39,6 +40,7 @@ type broker struct {
 	settle    func(context.Context, Settle) (Settled, error)
 	standings func(StandingsOf) ([]GroupStanding, error)
 	status    func(RecordStatusOf) ([]RecordStatus, error)
+	mail      replies
 }
 
 func (b *broker) Append(req Append, done func(Appended)) { b.append(req, done) }
@@ -209,4 +211,12 @@ func refusing(t testing.TB) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+func (b *broker) KeepReply(_ context.Context, to string, r *inbox.Reply) (Handed, error) {
+	return b.mail.keep(to, r)
+}
+
+func (b *broker) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error) {
+	return b.mail.collect(ctx, to, until, wait)
 }

@@ -13,6 +13,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
 )
 
 func TestReads(t *testing.T) {
@@ -441,7 +442,10 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-type node struct{ principal, closed string }
+type node struct {
+	principal, closed string
+	replies
+}
 
 func (n *node) Figures(context.Context) ([]byte, error) { return []byte(`{"a":1}`), nil }
 
@@ -453,6 +457,14 @@ func (n *node) Connections(_ context.Context, p string) ([]byte, error) {
 func (n *node) Disconnect(_ context.Context, c string) (bool, error) {
 	n.closed = c
 	return c == "c1", nil
+}
+
+func (n *node) HandReply(_ context.Context, to string, r *inbox.Reply) (Handed, error) {
+	return n.keep(to, r)
+}
+
+func (n *node) CollectReply(ctx context.Context, to string, wait time.Duration) (Collected, error) {
+	return n.collect(ctx, to, 0, wait)
 }
 
 func TestCallsOfANode(t *testing.T) {

@@ -21,6 +21,8 @@ type Frame struct {
 	Subscribe              SubscribeFrame // subscribe
 	Join                   *JoinFrame     // join
 	Settle                 *SettleFrame   // ack, nack, extend, reject
+	Request                *RequestFrame  // request, with its record in Publication
+	Reply                  *ReplyFrame    // reply, with its value in Publication
 	Topic                  string         // metadata
 	Sub                    string         // unsubscribe, credit, leave and those of Settle
 	Add                    int64          // credit
@@ -63,15 +65,12 @@ var opFields = map[string][]string{
 	"extend":      {"op", "id", "sub", "partition", "offset", "offsets"},
 	"reject":      {"op", "id", "sub", "partition", "offset", "offsets", "reason"},
 	"leave":       {"op", "id", "sub"},
+	"request":     {"op", "id", "topic", "key", "value", "value_base64", "content_type", "headers", "timeout", "correlation"},
+	"reply":       {"op", "id", "to", "value", "value_base64", "content_type", "headers", "status"},
 }
 
 // Ops are the ops this version takes.
-var Ops = []string{"hello", "auth", "publish", "subscribe", "unsubscribe", "credit", "metadata", "join", "ack", "nack", "extend", "reject", "leave"}
-
-// absentOps are known to the protocol but not to this version.
-var absentOps = map[string]string{
-	"request": "request-reply", "reply": "request-reply",
-}
+var Ops = []string{"hello", "auth", "publish", "subscribe", "unsubscribe", "credit", "metadata", "join", "ack", "nack", "extend", "reject", "leave", "request", "reply"}
 
 func subscribeFields(more ...string) []string {
 	return append([]string{"topic", "from", "cursor", "key", "key_prefix", "partition"}, more...)
@@ -98,9 +97,6 @@ func (f *Frame) read(line []byte) error {
 	}
 	known, ok := opFields[f.Op]
 	if !ok {
-		if what, absent := absentOps[f.Op]; absent {
-			return fault.New(fault.Invalid, "op %q: this version has no %s", f.Op, what).With("field", "op")
-		}
 		e := fault.Unknown("op", f.Op, Ops)
 		e.Kind = fault.Invalid
 		return e.With("field", "op")
@@ -111,6 +107,10 @@ func (f *Frame) read(line []byte) error {
 		f.Join = &JoinFrame{Credit: -1}
 	case "ack", "nack", "extend", "reject":
 		f.Settle = &SettleFrame{Entry: Entry{Delay: -1}}
+	case "request":
+		f.Request = &RequestFrame{}
+	case "reply":
+		f.Reply = &ReplyFrame{}
 	}
 	var seen [64]bool
 	for _, m := range members {
@@ -196,6 +196,10 @@ func (f *Frame) member(name string, v Value) (err error) {
 		return f.Join.member(name, v)
 	case f.Settle != nil && name != "sub":
 		return f.Settle.member(name, v)
+	case f.Request != nil:
+		return f.Request.member(name, v, &f.Publication)
+	case f.Reply != nil:
+		return f.Reply.member(name, v, &f.Publication)
 	}
 	switch name {
 	case "client":
@@ -253,6 +257,16 @@ func (f *Frame) finish() error {
 			return missing("sub")
 		}
 		return f.Settle.finish(f.Op)
+	case "request":
+		if f.Publication.Topic == "" {
+			return missing("topic")
+		}
+		return f.Publication.finish()
+	case "reply":
+		if f.Reply.To == "" {
+			return missing("to")
+		}
+		return f.Publication.finish()
 	case "credit":
 		if f.Sub == "" {
 			return missing("sub")

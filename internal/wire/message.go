@@ -35,8 +35,18 @@ func AppendMessage(dst []byte, topic string, h record.Header, e *record.Entry) [
 	}
 	dst = append(dst, `,"content_type":`...)
 	dst = AppendString(dst, e.ContentType)
+	dst = appendHeaders(dst, e.Headers)
+	if e.Tombstone {
+		dst = append(dst, `,"value":null,"tombstone":true`...)
+	} else {
+		dst = appendValue(dst, e.ContentType, e.Value)
+	}
+	return append(dst, '}')
+}
+
+func appendHeaders(dst []byte, headers []record.HeaderField) []byte {
 	dst = append(dst, `,"headers":{`...)
-	for i, f := range e.Headers {
+	for i, f := range headers {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -44,21 +54,17 @@ func AppendMessage(dst []byte, topic string, h record.Header, e *record.Entry) [
 		dst = append(dst, ':')
 		dst = AppendString(dst, f.Value)
 	}
-	dst = append(dst, '}')
-	switch {
-	case e.Tombstone:
-		dst = append(dst, `,"value":null,"tombstone":true`...)
-	case IsJSON(e.ContentType):
-		dst = append(dst, `,"value":`...)
-		dst = AppendCompact(dst, e.Value)
-	case IsText(e.ContentType) && utf8.Valid(e.Value):
-		dst = append(dst, `,"value":`...)
-		dst = AppendString(dst, e.Value)
-	default:
-		dst = append(dst, `,"value_base64":`...)
-		dst = AppendBase64(dst, e.Value)
-	}
 	return append(dst, '}')
+}
+
+func appendValue(dst []byte, contentType string, value []byte) []byte {
+	switch {
+	case IsJSON(contentType):
+		return AppendCompact(append(dst, `,"value":`...), value)
+	case IsText(contentType) && utf8.Valid(value):
+		return AppendString(append(dst, `,"value":`...), value)
+	}
+	return AppendBase64(append(dst, `,"value_base64":`...), value)
 }
 
 // messageFrameBytes is more than a message takes beside what its record holds:

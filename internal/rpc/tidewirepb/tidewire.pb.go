@@ -23,6 +23,104 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type HandReplyResponse_Handed int32
+
+const (
+	HandReplyResponse_OVER    HandReplyResponse_Handed = 0
+	HandReplyResponse_NOBODY  HandReplyResponse_Handed = 1 // its requester is gone, or has a reply
+	HandReplyResponse_WRONGLY HandReplyResponse_Handed = 2 // the inbox is of another life of the node
+)
+
+// Enum value maps for HandReplyResponse_Handed.
+var (
+	HandReplyResponse_Handed_name = map[int32]string{
+		0: "OVER",
+		1: "NOBODY",
+		2: "WRONGLY",
+	}
+	HandReplyResponse_Handed_value = map[string]int32{
+		"OVER":    0,
+		"NOBODY":  1,
+		"WRONGLY": 2,
+	}
+)
+
+func (x HandReplyResponse_Handed) Enum() *HandReplyResponse_Handed {
+	p := new(HandReplyResponse_Handed)
+	*p = x
+	return p
+}
+
+func (x HandReplyResponse_Handed) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HandReplyResponse_Handed) Descriptor() protoreflect.EnumDescriptor {
+	return file_tidewire_proto_enumTypes[0].Descriptor()
+}
+
+func (HandReplyResponse_Handed) Type() protoreflect.EnumType {
+	return &file_tidewire_proto_enumTypes[0]
+}
+
+func (x HandReplyResponse_Handed) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HandReplyResponse_Handed.Descriptor instead.
+func (HandReplyResponse_Handed) EnumDescriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{52, 0}
+}
+
+type CollectReplyResponse_Fate int32
+
+const (
+	CollectReplyResponse_NOT_YET   CollectReplyResponse_Fate = 0
+	CollectReplyResponse_OVER      CollectReplyResponse_Fate = 1 // there is none any more
+	CollectReplyResponse_ELSEWHERE CollectReplyResponse_Fate = 2 // the inbox is of another life of the node
+)
+
+// Enum value maps for CollectReplyResponse_Fate.
+var (
+	CollectReplyResponse_Fate_name = map[int32]string{
+		0: "NOT_YET",
+		1: "OVER",
+		2: "ELSEWHERE",
+	}
+	CollectReplyResponse_Fate_value = map[string]int32{
+		"NOT_YET":   0,
+		"OVER":      1,
+		"ELSEWHERE": 2,
+	}
+)
+
+func (x CollectReplyResponse_Fate) Enum() *CollectReplyResponse_Fate {
+	p := new(CollectReplyResponse_Fate)
+	*p = x
+	return p
+}
+
+func (x CollectReplyResponse_Fate) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CollectReplyResponse_Fate) Descriptor() protoreflect.EnumDescriptor {
+	return file_tidewire_proto_enumTypes[1].Descriptor()
+}
+
+func (CollectReplyResponse_Fate) Type() protoreflect.EnumType {
+	return &file_tidewire_proto_enumTypes[1]
+}
+
+func (x CollectReplyResponse_Fate) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CollectReplyResponse_Fate.Descriptor instead.
+func (CollectReplyResponse_Fate) EnumDescriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{54, 0}
+}
+
 // Document is JSON of one of the cluster's types.
 type Document struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2598,6 +2696,283 @@ func (x *DisconnectResponse) GetFound() bool {
 	return false
 }
 
+// Reply is what a responder said.
+type Reply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // 0: the request did not fail
+	ContentType   string                 `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	Headers       []*Reply_Header        `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reply) Reset() {
+	*x = Reply{}
+	mi := &file_tidewire_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reply) ProtoMessage() {}
+
+func (x *Reply) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reply.ProtoReflect.Descriptor instead.
+func (*Reply) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Reply) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Reply) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *Reply) GetHeaders() []*Reply_Header {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *Reply) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+type HandReplyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inbox         string                 `protobuf:"bytes,1,opt,name=inbox,proto3" json:"inbox,omitempty"`
+	Reply         *Reply                 `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandReplyRequest) Reset() {
+	*x = HandReplyRequest{}
+	mi := &file_tidewire_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandReplyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandReplyRequest) ProtoMessage() {}
+
+func (x *HandReplyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandReplyRequest.ProtoReflect.Descriptor instead.
+func (*HandReplyRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *HandReplyRequest) GetInbox() string {
+	if x != nil {
+		return x.Inbox
+	}
+	return ""
+}
+
+func (x *HandReplyRequest) GetReply() *Reply {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+type HandReplyResponse struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Handed        HandReplyResponse_Handed `protobuf:"varint,1,opt,name=handed,proto3,enum=tidewire.v1.HandReplyResponse_Handed" json:"handed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandReplyResponse) Reset() {
+	*x = HandReplyResponse{}
+	mi := &file_tidewire_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandReplyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandReplyResponse) ProtoMessage() {}
+
+func (x *HandReplyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandReplyResponse.ProtoReflect.Descriptor instead.
+func (*HandReplyResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *HandReplyResponse) GetHanded() HandReplyResponse_Handed {
+	if x != nil {
+		return x.Handed
+	}
+	return HandReplyResponse_OVER
+}
+
+type CollectReplyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inbox         string                 `protobuf:"bytes,1,opt,name=inbox,proto3" json:"inbox,omitempty"`
+	WaitNs        int64                  `protobuf:"varint,2,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	UntilMs       int64                  `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // at a leader: the request's deadline, by its clock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectReplyRequest) Reset() {
+	*x = CollectReplyRequest{}
+	mi := &file_tidewire_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectReplyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectReplyRequest) ProtoMessage() {}
+
+func (x *CollectReplyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectReplyRequest.ProtoReflect.Descriptor instead.
+func (*CollectReplyRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *CollectReplyRequest) GetInbox() string {
+	if x != nil {
+		return x.Inbox
+	}
+	return ""
+}
+
+func (x *CollectReplyRequest) GetWaitNs() int64 {
+	if x != nil {
+		return x.WaitNs
+	}
+	return 0
+}
+
+func (x *CollectReplyRequest) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+type CollectReplyResponse struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Reply         *Reply                    `protobuf:"bytes,1,opt,name=reply,proto3" json:"reply,omitempty"` // missing: none came
+	Fate          CollectReplyResponse_Fate `protobuf:"varint,2,opt,name=fate,proto3,enum=tidewire.v1.CollectReplyResponse_Fate" json:"fate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectReplyResponse) Reset() {
+	*x = CollectReplyResponse{}
+	mi := &file_tidewire_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectReplyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectReplyResponse) ProtoMessage() {}
+
+func (x *CollectReplyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectReplyResponse.ProtoReflect.Descriptor instead.
+func (*CollectReplyResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *CollectReplyResponse) GetReply() *Reply {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *CollectReplyResponse) GetFate() CollectReplyResponse_Fate {
+	if x != nil {
+		return x.Fate
+	}
+	return CollectReplyResponse_NOT_YET
+}
+
 type TouchRequest_Sign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // 16 bytes
@@ -2610,7 +2985,7 @@ type TouchRequest_Sign struct {
 
 func (x *TouchRequest_Sign) Reset() {
 	*x = TouchRequest_Sign{}
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2997,7 @@ func (x *TouchRequest_Sign) String() string {
 func (*TouchRequest_Sign) ProtoMessage() {}
 
 func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +3054,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +3066,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +3129,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3141,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3197,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +3209,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +3258,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3270,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3324,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3336,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3380,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3392,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3463,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3475,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3546,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3558,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3674,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3686,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3768,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3780,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +3820,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3832,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3872,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3884,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3925,7 @@ type TakeResponse_Lease struct {
 
 func (x *TakeResponse_Lease) Reset() {
 	*x = TakeResponse_Lease{}
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3937,7 @@ func (x *TakeResponse_Lease) String() string {
 func (*TakeResponse_Lease) ProtoMessage() {}
 
 func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3986,7 @@ type TakeResponse_Item struct {
 
 func (x *TakeResponse_Item) Reset() {
 	*x = TakeResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3998,7 @@ func (x *TakeResponse_Item) String() string {
 func (*TakeResponse_Item) ProtoMessage() {}
 
 func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4052,7 @@ type SettleRequest_Nack struct {
 
 func (x *SettleRequest_Nack) Reset() {
 	*x = SettleRequest_Nack{}
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +4064,7 @@ func (x *SettleRequest_Nack) String() string {
 func (*SettleRequest_Nack) ProtoMessage() {}
 
 func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +4104,7 @@ type SettleRequest_Reject struct {
 
 func (x *SettleRequest_Reject) Reset() {
 	*x = SettleRequest_Reject{}
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +4116,7 @@ func (x *SettleRequest_Reject) String() string {
 func (*SettleRequest_Reject) ProtoMessage() {}
 
 func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3785,7 +4160,7 @@ type SettleRequest_Item struct {
 
 func (x *SettleRequest_Item) Reset() {
 	*x = SettleRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +4172,7 @@ func (x *SettleRequest_Item) String() string {
 func (*SettleRequest_Item) ProtoMessage() {}
 
 func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +4240,7 @@ type SettleResponse_Stale struct {
 
 func (x *SettleResponse_Stale) Reset() {
 	*x = SettleResponse_Stale{}
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +4252,7 @@ func (x *SettleResponse_Stale) String() string {
 func (*SettleResponse_Stale) ProtoMessage() {}
 
 func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4294,7 @@ type SettleResponse_Item struct {
 
 func (x *SettleResponse_Item) Reset() {
 	*x = SettleResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4306,7 @@ func (x *SettleResponse_Item) String() string {
 func (*SettleResponse_Item) ProtoMessage() {}
 
 func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4421,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4433,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4539,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4551,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,6 +4600,58 @@ func (x *RecordStatusResponse_Item) GetDelivery() uint32 {
 		return x.Delivery
 	}
 	return 0
+}
+
+type Reply_Header struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reply_Header) Reset() {
+	*x = Reply_Header{}
+	mi := &file_tidewire_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reply_Header) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reply_Header) ProtoMessage() {}
+
+func (x *Reply_Header) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reply_Header.ProtoReflect.Descriptor instead.
+func (*Reply_Header) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{50, 0}
+}
+
+func (x *Reply_Header) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reply_Header) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
 }
 
 var File_tidewire_proto protoreflect.FileDescriptor
@@ -4513,7 +4940,36 @@ const file_tidewire_proto_rawDesc = "" +
 	"connection\x18\x01 \x01(\tR\n" +
 	"connection\"*\n" +
 	"\x12DisconnectResponse\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found2\xe0\x03\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\"\xc1\x01\n" +
+	"\x05Reply\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\rR\x06status\x12!\n" +
+	"\fcontent_type\x18\x02 \x01(\tR\vcontentType\x123\n" +
+	"\aheaders\x18\x03 \x03(\v2\x19.tidewire.v1.Reply.HeaderR\aheaders\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x1a2\n" +
+	"\x06Header\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"R\n" +
+	"\x10HandReplyRequest\x12\x14\n" +
+	"\x05inbox\x18\x01 \x01(\tR\x05inbox\x12(\n" +
+	"\x05reply\x18\x02 \x01(\v2\x12.tidewire.v1.ReplyR\x05reply\"\x7f\n" +
+	"\x11HandReplyResponse\x12=\n" +
+	"\x06handed\x18\x01 \x01(\x0e2%.tidewire.v1.HandReplyResponse.HandedR\x06handed\"+\n" +
+	"\x06Handed\x12\b\n" +
+	"\x04OVER\x10\x00\x12\n" +
+	"\n" +
+	"\x06NOBODY\x10\x01\x12\v\n" +
+	"\aWRONGLY\x10\x02\"_\n" +
+	"\x13CollectReplyRequest\x12\x14\n" +
+	"\x05inbox\x18\x01 \x01(\tR\x05inbox\x12\x17\n" +
+	"\await_ns\x18\x02 \x01(\x03R\x06waitNs\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\"\xaa\x01\n" +
+	"\x14CollectReplyResponse\x12(\n" +
+	"\x05reply\x18\x01 \x01(\v2\x12.tidewire.v1.ReplyR\x05reply\x12:\n" +
+	"\x04fate\x18\x02 \x01(\x0e2&.tidewire.v1.CollectReplyResponse.FateR\x04fate\",\n" +
+	"\x04Fate\x12\v\n" +
+	"\aNOT_YET\x10\x00\x12\b\n" +
+	"\x04OVER\x10\x01\x12\r\n" +
+	"\tELSEWHERE\x10\x022\xe0\x03\n" +
 	"\vCoordinator\x12D\n" +
 	"\aPropose\x12\x1b.tidewire.v1.ProposeRequest\x1a\x1c.tidewire.v1.ProposeResponse\x12>\n" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
@@ -4521,7 +4977,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
 	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
 	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
-	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xfb\x04\n" +
+	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\x99\x06\n" +
 	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
@@ -4531,12 +4987,16 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Take\x12\x18.tidewire.v1.TakeRequest\x1a\x19.tidewire.v1.TakeResponse\x12A\n" +
 	"\x06Settle\x12\x1a.tidewire.v1.SettleRequest\x1a\x1b.tidewire.v1.SettleResponse\x12J\n" +
 	"\tStandings\x12\x1d.tidewire.v1.StandingsRequest\x1a\x1e.tidewire.v1.StandingsResponse\x12S\n" +
-	"\fRecordStatus\x12 .tidewire.v1.RecordStatusRequest\x1a!.tidewire.v1.RecordStatusResponse2\xed\x01\n" +
+	"\fRecordStatus\x12 .tidewire.v1.RecordStatusRequest\x1a!.tidewire.v1.RecordStatusResponse\x12J\n" +
+	"\tKeepReply\x12\x1d.tidewire.v1.HandReplyRequest\x1a\x1e.tidewire.v1.HandReplyResponse\x12P\n" +
+	"\tKeptReply\x12 .tidewire.v1.CollectReplyRequest\x1a!.tidewire.v1.CollectReplyResponse2\x8e\x03\n" +
 	"\x04Node\x12D\n" +
 	"\aFigures\x12\x1b.tidewire.v1.FiguresRequest\x1a\x1c.tidewire.v1.FiguresResponse\x12P\n" +
 	"\vConnections\x12\x1f.tidewire.v1.ConnectionsRequest\x1a .tidewire.v1.ConnectionsResponse\x12M\n" +
 	"\n" +
-	"Disconnect\x12\x1e.tidewire.v1.DisconnectRequest\x1a\x1f.tidewire.v1.DisconnectResponseB\"Z tidewire/internal/rpc/tidewirepbb\x06proto3"
+	"Disconnect\x12\x1e.tidewire.v1.DisconnectRequest\x1a\x1f.tidewire.v1.DisconnectResponse\x12J\n" +
+	"\tHandReply\x12\x1d.tidewire.v1.HandReplyRequest\x1a\x1e.tidewire.v1.HandReplyResponse\x12S\n" +
+	"\fCollectReply\x12 .tidewire.v1.CollectReplyRequest\x1a!.tidewire.v1.CollectReplyResponseB\"Z tidewire/internal/rpc/tidewirepbb\x06proto3"
 
 var (
 	file_tidewire_proto_rawDescOnce sync.Once
@@ -4550,191 +5010,211 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 	return file_tidewire_proto_rawDescData
 }
 
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_tidewire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_tidewire_proto_goTypes = []any{
-	(*Document)(nil),                  // 0: tidewire.v1.Document
-	(*Problem)(nil),                   // 1: tidewire.v1.Problem
-	(*Life)(nil),                      // 2: tidewire.v1.Life
-	(*Partition)(nil),                 // 3: tidewire.v1.Partition
-	(*Bounds)(nil),                    // 4: tidewire.v1.Bounds
-	(*ProposeRequest)(nil),            // 5: tidewire.v1.ProposeRequest
-	(*ProposeResponse)(nil),           // 6: tidewire.v1.ProposeResponse
-	(*RenewRequest)(nil),              // 7: tidewire.v1.RenewRequest
-	(*RenewResponse)(nil),             // 8: tidewire.v1.RenewResponse
-	(*ReportRequest)(nil),             // 9: tidewire.v1.ReportRequest
-	(*ReportResponse)(nil),            // 10: tidewire.v1.ReportResponse
-	(*JoinRequest)(nil),               // 11: tidewire.v1.JoinRequest
-	(*JoinResponse)(nil),              // 12: tidewire.v1.JoinResponse
-	(*WatchRequest)(nil),              // 13: tidewire.v1.WatchRequest
-	(*WatchResponse)(nil),             // 14: tidewire.v1.WatchResponse
-	(*StreamOpen)(nil),                // 15: tidewire.v1.StreamOpen
-	(*StreamEnd)(nil),                 // 16: tidewire.v1.StreamEnd
-	(*TouchRequest)(nil),              // 17: tidewire.v1.TouchRequest
-	(*TouchResponse)(nil),             // 18: tidewire.v1.TouchResponse
-	(*ProgressRequest)(nil),           // 19: tidewire.v1.ProgressRequest
-	(*ProgressResponse)(nil),          // 20: tidewire.v1.ProgressResponse
-	(*AppendRequest)(nil),             // 21: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 22: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 23: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 24: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 25: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 26: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 27: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 28: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 29: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 30: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 31: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 32: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 33: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 34: tidewire.v1.ProbeResponse
-	(*MemberLife)(nil),                // 35: tidewire.v1.MemberLife
-	(*TakeRequest)(nil),               // 36: tidewire.v1.TakeRequest
-	(*TakeResponse)(nil),              // 37: tidewire.v1.TakeResponse
-	(*SettleRequest)(nil),             // 38: tidewire.v1.SettleRequest
-	(*SettleResponse)(nil),            // 39: tidewire.v1.SettleResponse
-	(*StandingsRequest)(nil),          // 40: tidewire.v1.StandingsRequest
-	(*StandingsResponse)(nil),         // 41: tidewire.v1.StandingsResponse
-	(*RecordStatusRequest)(nil),       // 42: tidewire.v1.RecordStatusRequest
-	(*RecordStatusResponse)(nil),      // 43: tidewire.v1.RecordStatusResponse
-	(*FiguresRequest)(nil),            // 44: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 45: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 46: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 47: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 48: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 49: tidewire.v1.DisconnectResponse
-	(*TouchRequest_Sign)(nil),         // 50: tidewire.v1.TouchRequest.Sign
-	(*AppendRequest_Item)(nil),        // 51: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 52: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 53: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 54: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 55: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 56: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 57: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 58: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 59: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 60: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 61: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 62: tidewire.v1.BoundsResponse.Item
-	(*TakeResponse_Lease)(nil),        // 63: tidewire.v1.TakeResponse.Lease
-	(*TakeResponse_Item)(nil),         // 64: tidewire.v1.TakeResponse.Item
-	(*SettleRequest_Nack)(nil),        // 65: tidewire.v1.SettleRequest.Nack
-	(*SettleRequest_Reject)(nil),      // 66: tidewire.v1.SettleRequest.Reject
-	(*SettleRequest_Item)(nil),        // 67: tidewire.v1.SettleRequest.Item
-	(*SettleResponse_Stale)(nil),      // 68: tidewire.v1.SettleResponse.Stale
-	(*SettleResponse_Item)(nil),       // 69: tidewire.v1.SettleResponse.Item
-	(*SettleResponse_Extended)(nil),   // 70: tidewire.v1.SettleResponse.Extended
-	(*StandingsResponse_Item)(nil),    // 71: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 72: tidewire.v1.RecordStatusResponse.Item
+	(HandReplyResponse_Handed)(0),     // 0: tidewire.v1.HandReplyResponse.Handed
+	(CollectReplyResponse_Fate)(0),    // 1: tidewire.v1.CollectReplyResponse.Fate
+	(*Document)(nil),                  // 2: tidewire.v1.Document
+	(*Problem)(nil),                   // 3: tidewire.v1.Problem
+	(*Life)(nil),                      // 4: tidewire.v1.Life
+	(*Partition)(nil),                 // 5: tidewire.v1.Partition
+	(*Bounds)(nil),                    // 6: tidewire.v1.Bounds
+	(*ProposeRequest)(nil),            // 7: tidewire.v1.ProposeRequest
+	(*ProposeResponse)(nil),           // 8: tidewire.v1.ProposeResponse
+	(*RenewRequest)(nil),              // 9: tidewire.v1.RenewRequest
+	(*RenewResponse)(nil),             // 10: tidewire.v1.RenewResponse
+	(*ReportRequest)(nil),             // 11: tidewire.v1.ReportRequest
+	(*ReportResponse)(nil),            // 12: tidewire.v1.ReportResponse
+	(*JoinRequest)(nil),               // 13: tidewire.v1.JoinRequest
+	(*JoinResponse)(nil),              // 14: tidewire.v1.JoinResponse
+	(*WatchRequest)(nil),              // 15: tidewire.v1.WatchRequest
+	(*WatchResponse)(nil),             // 16: tidewire.v1.WatchResponse
+	(*StreamOpen)(nil),                // 17: tidewire.v1.StreamOpen
+	(*StreamEnd)(nil),                 // 18: tidewire.v1.StreamEnd
+	(*TouchRequest)(nil),              // 19: tidewire.v1.TouchRequest
+	(*TouchResponse)(nil),             // 20: tidewire.v1.TouchResponse
+	(*ProgressRequest)(nil),           // 21: tidewire.v1.ProgressRequest
+	(*ProgressResponse)(nil),          // 22: tidewire.v1.ProgressResponse
+	(*AppendRequest)(nil),             // 23: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 24: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 25: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 26: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 27: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 28: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 29: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 30: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 31: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 32: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 33: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 34: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 35: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 36: tidewire.v1.ProbeResponse
+	(*MemberLife)(nil),                // 37: tidewire.v1.MemberLife
+	(*TakeRequest)(nil),               // 38: tidewire.v1.TakeRequest
+	(*TakeResponse)(nil),              // 39: tidewire.v1.TakeResponse
+	(*SettleRequest)(nil),             // 40: tidewire.v1.SettleRequest
+	(*SettleResponse)(nil),            // 41: tidewire.v1.SettleResponse
+	(*StandingsRequest)(nil),          // 42: tidewire.v1.StandingsRequest
+	(*StandingsResponse)(nil),         // 43: tidewire.v1.StandingsResponse
+	(*RecordStatusRequest)(nil),       // 44: tidewire.v1.RecordStatusRequest
+	(*RecordStatusResponse)(nil),      // 45: tidewire.v1.RecordStatusResponse
+	(*FiguresRequest)(nil),            // 46: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 47: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 48: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 49: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 50: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 51: tidewire.v1.DisconnectResponse
+	(*Reply)(nil),                     // 52: tidewire.v1.Reply
+	(*HandReplyRequest)(nil),          // 53: tidewire.v1.HandReplyRequest
+	(*HandReplyResponse)(nil),         // 54: tidewire.v1.HandReplyResponse
+	(*CollectReplyRequest)(nil),       // 55: tidewire.v1.CollectReplyRequest
+	(*CollectReplyResponse)(nil),      // 56: tidewire.v1.CollectReplyResponse
+	(*TouchRequest_Sign)(nil),         // 57: tidewire.v1.TouchRequest.Sign
+	(*AppendRequest_Item)(nil),        // 58: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 59: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 60: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 61: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 62: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 63: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 64: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 65: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 66: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 67: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 68: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 69: tidewire.v1.BoundsResponse.Item
+	(*TakeResponse_Lease)(nil),        // 70: tidewire.v1.TakeResponse.Lease
+	(*TakeResponse_Item)(nil),         // 71: tidewire.v1.TakeResponse.Item
+	(*SettleRequest_Nack)(nil),        // 72: tidewire.v1.SettleRequest.Nack
+	(*SettleRequest_Reject)(nil),      // 73: tidewire.v1.SettleRequest.Reject
+	(*SettleRequest_Item)(nil),        // 74: tidewire.v1.SettleRequest.Item
+	(*SettleResponse_Stale)(nil),      // 75: tidewire.v1.SettleResponse.Stale
+	(*SettleResponse_Item)(nil),       // 76: tidewire.v1.SettleResponse.Item
+	(*StandingsResponse_Item)(nil),    // 77: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 78: tidewire.v1.RecordStatusResponse.Item
+	(*Reply_Header)(nil),              // 79: tidewire.v1.Reply.Header
 }
 var file_tidewire_proto_depIdxs = []int32{
-	0,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
-	0,  // 1: tidewire.v1.ProposeResponse.answer:type_name -> tidewire.v1.Document
-	2,  // 2: tidewire.v1.RenewRequest.life:type_name -> tidewire.v1.Life
-	0,  // 3: tidewire.v1.RenewResponse.lease:type_name -> tidewire.v1.Document
-	2,  // 4: tidewire.v1.ReportRequest.life:type_name -> tidewire.v1.Life
-	0,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
-	0,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
-	0,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
-	1,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
-	50, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
-	3,  // 10: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
-	0,  // 11: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
-	51, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	54, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	55, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	56, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	57, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	58, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	59, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	60, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
-	3,  // 20: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
-	4,  // 21: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 22: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	61, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	62, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
-	3,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
-	3,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
-	2,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	35, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
-	3,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
-	64, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
-	35, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
-	67, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
-	69, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
-	3,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	71, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
-	3,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	72, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
-	3,  // 38: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	1,  // 39: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	1,  // 40: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	53, // 41: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	52, // 42: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	2,  // 43: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	2,  // 44: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	3,  // 45: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	3,  // 46: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	3,  // 47: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	3,  // 48: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	3,  // 49: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	3,  // 50: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	4,  // 51: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	1,  // 52: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 53: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
-	63, // 54: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
-	1,  // 55: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
-	3,  // 56: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
-	65, // 57: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
-	66, // 58: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
-	1,  // 59: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
-	3,  // 60: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
-	68, // 61: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
-	1,  // 62: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	70, // 63: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
-	3,  // 64: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	5,  // 65: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	7,  // 66: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	9,  // 67: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	11, // 68: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	13, // 69: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	17, // 70: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	19, // 71: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	25, // 72: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	27, // 73: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	29, // 74: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	31, // 75: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	33, // 76: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	36, // 77: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	38, // 78: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	40, // 79: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	42, // 80: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	44, // 81: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	46, // 82: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	48, // 83: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	6,  // 84: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	8,  // 85: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	10, // 86: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	12, // 87: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	14, // 88: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	18, // 89: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	20, // 90: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	26, // 91: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	28, // 92: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	30, // 93: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	32, // 94: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	34, // 95: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	37, // 96: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	39, // 97: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	41, // 98: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	43, // 99: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	45, // 100: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	47, // 101: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	49, // 102: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	84, // [84:103] is the sub-list for method output_type
-	65, // [65:84] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	2,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
+	2,  // 1: tidewire.v1.ProposeResponse.answer:type_name -> tidewire.v1.Document
+	4,  // 2: tidewire.v1.RenewRequest.life:type_name -> tidewire.v1.Life
+	2,  // 3: tidewire.v1.RenewResponse.lease:type_name -> tidewire.v1.Document
+	4,  // 4: tidewire.v1.ReportRequest.life:type_name -> tidewire.v1.Life
+	2,  // 5: tidewire.v1.JoinRequest.join:type_name -> tidewire.v1.Document
+	2,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
+	2,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
+	3,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
+	57, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
+	5,  // 10: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
+	2,  // 11: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
+	58, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	61, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	62, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	63, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	64, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	65, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	66, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	67, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	5,  // 20: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
+	6,  // 21: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
+	3,  // 22: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
+	68, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	69, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	5,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
+	5,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
+	4,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
+	37, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
+	5,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
+	71, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
+	37, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
+	74, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
+	76, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
+	5,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
+	77, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	5,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
+	78, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	79, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
+	52, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
+	0,  // 40: tidewire.v1.HandReplyResponse.handed:type_name -> tidewire.v1.HandReplyResponse.Handed
+	52, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
+	1,  // 42: tidewire.v1.CollectReplyResponse.fate:type_name -> tidewire.v1.CollectReplyResponse.Fate
+	5,  // 43: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	3,  // 44: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	3,  // 45: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	60, // 46: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	59, // 47: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	4,  // 48: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	4,  // 49: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	5,  // 50: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	5,  // 51: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	5,  // 52: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	5,  // 53: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	5,  // 54: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	5,  // 55: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	6,  // 56: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	3,  // 57: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 58: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	70, // 59: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	3,  // 60: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 61: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	72, // 62: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	73, // 63: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	3,  // 64: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	5,  // 65: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	75, // 66: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	3,  // 67: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 68: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	7,  // 69: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	9,  // 70: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	11, // 71: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	13, // 72: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	15, // 73: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	19, // 74: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	21, // 75: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	27, // 76: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	29, // 77: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	31, // 78: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	33, // 79: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	35, // 80: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	38, // 81: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	40, // 82: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	42, // 83: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	44, // 84: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	53, // 85: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 86: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
+	46, // 87: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	48, // 88: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	50, // 89: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	53, // 90: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 91: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
+	8,  // 92: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	10, // 93: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	12, // 94: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	14, // 95: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	16, // 96: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	20, // 97: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	22, // 98: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	28, // 99: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	30, // 100: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	32, // 101: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	34, // 102: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	36, // 103: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	39, // 104: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	41, // 105: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	43, // 106: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	45, // 107: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	54, // 108: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 109: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
+	47, // 110: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	49, // 111: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	51, // 112: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	54, // 113: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 114: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
+	92, // [92:115] is the sub-list for method output_type
+	69, // [69:92] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -4747,13 +5227,14 @@ func file_tidewire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   73,
+			NumEnums:      2,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
 		GoTypes:           file_tidewire_proto_goTypes,
 		DependencyIndexes: file_tidewire_proto_depIdxs,
+		EnumInfos:         file_tidewire_proto_enumTypes,
 		MessageInfos:      file_tidewire_proto_msgTypes,
 	}.Build()
 	File_tidewire_proto = out.File

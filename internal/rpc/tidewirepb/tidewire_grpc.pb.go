@@ -381,6 +381,8 @@ const (
 	Broker_Settle_FullMethodName       = "/tidewire.v1.Broker/Settle"
 	Broker_Standings_FullMethodName    = "/tidewire.v1.Broker/Standings"
 	Broker_RecordStatus_FullMethodName = "/tidewire.v1.Broker/RecordStatus"
+	Broker_KeepReply_FullMethodName    = "/tidewire.v1.Broker/KeepReply"
+	Broker_KeptReply_FullMethodName    = "/tidewire.v1.Broker/KeptReply"
 )
 
 // BrokerClient is the client API for Broker service.
@@ -407,6 +409,10 @@ type BrokerClient interface {
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
 	Standings(ctx context.Context, in *StandingsRequest, opts ...grpc.CallOption) (*StandingsResponse, error)
 	RecordStatus(ctx context.Context, in *RecordStatusRequest, opts ...grpc.CallOption) (*RecordStatusResponse, error)
+	// KeepReply keeps a reply at the leader of the request's partition, for a request that
+	// can be repeated and whose gateway is gone; KeptReply waits for one.
+	KeepReply(ctx context.Context, in *HandReplyRequest, opts ...grpc.CallOption) (*HandReplyResponse, error)
+	KeptReply(ctx context.Context, in *CollectReplyRequest, opts ...grpc.CallOption) (*CollectReplyResponse, error)
 }
 
 type brokerClient struct {
@@ -507,6 +513,26 @@ func (c *brokerClient) RecordStatus(ctx context.Context, in *RecordStatusRequest
 	return out, nil
 }
 
+func (c *brokerClient) KeepReply(ctx context.Context, in *HandReplyRequest, opts ...grpc.CallOption) (*HandReplyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandReplyResponse)
+	err := c.cc.Invoke(ctx, Broker_KeepReply_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *brokerClient) KeptReply(ctx context.Context, in *CollectReplyRequest, opts ...grpc.CallOption) (*CollectReplyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CollectReplyResponse)
+	err := c.cc.Invoke(ctx, Broker_KeptReply_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BrokerServer is the server API for Broker service.
 // All implementations must embed UnimplementedBrokerServer
 // for forward compatibility.
@@ -531,6 +557,10 @@ type BrokerServer interface {
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
 	Standings(context.Context, *StandingsRequest) (*StandingsResponse, error)
 	RecordStatus(context.Context, *RecordStatusRequest) (*RecordStatusResponse, error)
+	// KeepReply keeps a reply at the leader of the request's partition, for a request that
+	// can be repeated and whose gateway is gone; KeptReply waits for one.
+	KeepReply(context.Context, *HandReplyRequest) (*HandReplyResponse, error)
+	KeptReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error)
 	mustEmbedUnimplementedBrokerServer()
 }
 
@@ -567,6 +597,12 @@ func (UnimplementedBrokerServer) Standings(context.Context, *StandingsRequest) (
 }
 func (UnimplementedBrokerServer) RecordStatus(context.Context, *RecordStatusRequest) (*RecordStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordStatus not implemented")
+}
+func (UnimplementedBrokerServer) KeepReply(context.Context, *HandReplyRequest) (*HandReplyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KeepReply not implemented")
+}
+func (UnimplementedBrokerServer) KeptReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KeptReply not implemented")
 }
 func (UnimplementedBrokerServer) mustEmbedUnimplementedBrokerServer() {}
 func (UnimplementedBrokerServer) testEmbeddedByValue()                {}
@@ -751,6 +787,42 @@ func _Broker_RecordStatus_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Broker_KeepReply_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandReplyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).KeepReply(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_KeepReply_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).KeepReply(ctx, req.(*HandReplyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Broker_KeptReply_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CollectReplyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).KeptReply(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_KeptReply_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).KeptReply(ctx, req.(*CollectReplyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Broker_ServiceDesc is the grpc.ServiceDesc for Broker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -794,15 +866,25 @@ var Broker_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "RecordStatus",
 			Handler:    _Broker_RecordStatus_Handler,
 		},
+		{
+			MethodName: "KeepReply",
+			Handler:    _Broker_KeepReply_Handler,
+		},
+		{
+			MethodName: "KeptReply",
+			Handler:    _Broker_KeptReply_Handler,
+		},
 	},
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "tidewire.proto",
 }
 
 const (
-	Node_Figures_FullMethodName     = "/tidewire.v1.Node/Figures"
-	Node_Connections_FullMethodName = "/tidewire.v1.Node/Connections"
-	Node_Disconnect_FullMethodName  = "/tidewire.v1.Node/Disconnect"
+	Node_Figures_FullMethodName      = "/tidewire.v1.Node/Figures"
+	Node_Connections_FullMethodName  = "/tidewire.v1.Node/Connections"
+	Node_Disconnect_FullMethodName   = "/tidewire.v1.Node/Disconnect"
+	Node_HandReply_FullMethodName    = "/tidewire.v1.Node/HandReply"
+	Node_CollectReply_FullMethodName = "/tidewire.v1.Node/CollectReply"
 )
 
 // NodeClient is the client API for Node service.
@@ -814,6 +896,10 @@ type NodeClient interface {
 	Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error)
 	Connections(ctx context.Context, in *ConnectionsRequest, opts ...grpc.CallOption) (*ConnectionsResponse, error)
 	Disconnect(ctx context.Context, in *DisconnectRequest, opts ...grpc.CallOption) (*DisconnectResponse, error)
+	// HandReply gives a reply to the gateway that its inbox names; CollectReply waits there
+	// for the reply to a request that came again elsewhere.
+	HandReply(ctx context.Context, in *HandReplyRequest, opts ...grpc.CallOption) (*HandReplyResponse, error)
+	CollectReply(ctx context.Context, in *CollectReplyRequest, opts ...grpc.CallOption) (*CollectReplyResponse, error)
 }
 
 type nodeClient struct {
@@ -854,6 +940,26 @@ func (c *nodeClient) Disconnect(ctx context.Context, in *DisconnectRequest, opts
 	return out, nil
 }
 
+func (c *nodeClient) HandReply(ctx context.Context, in *HandReplyRequest, opts ...grpc.CallOption) (*HandReplyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandReplyResponse)
+	err := c.cc.Invoke(ctx, Node_HandReply_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeClient) CollectReply(ctx context.Context, in *CollectReplyRequest, opts ...grpc.CallOption) (*CollectReplyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CollectReplyResponse)
+	err := c.cc.Invoke(ctx, Node_CollectReply_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -863,6 +969,10 @@ type NodeServer interface {
 	Figures(context.Context, *FiguresRequest) (*FiguresResponse, error)
 	Connections(context.Context, *ConnectionsRequest) (*ConnectionsResponse, error)
 	Disconnect(context.Context, *DisconnectRequest) (*DisconnectResponse, error)
+	// HandReply gives a reply to the gateway that its inbox names; CollectReply waits there
+	// for the reply to a request that came again elsewhere.
+	HandReply(context.Context, *HandReplyRequest) (*HandReplyResponse, error)
+	CollectReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -881,6 +991,12 @@ func (UnimplementedNodeServer) Connections(context.Context, *ConnectionsRequest)
 }
 func (UnimplementedNodeServer) Disconnect(context.Context, *DisconnectRequest) (*DisconnectResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Disconnect not implemented")
+}
+func (UnimplementedNodeServer) HandReply(context.Context, *HandReplyRequest) (*HandReplyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandReply not implemented")
+}
+func (UnimplementedNodeServer) CollectReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CollectReply not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -957,6 +1073,42 @@ func _Node_Disconnect_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_HandReply_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandReplyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).HandReply(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_HandReply_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).HandReply(ctx, req.(*HandReplyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Node_CollectReply_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CollectReplyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).CollectReply(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_CollectReply_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).CollectReply(ctx, req.(*CollectReplyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -975,6 +1127,14 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Disconnect",
 			Handler:    _Node_Disconnect_Handler,
+		},
+		{
+			MethodName: "HandReply",
+			Handler:    _Node_HandReply_Handler,
+		},
+		{
+			MethodName: "CollectReply",
+			Handler:    _Node_CollectReply_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -34,7 +34,7 @@ func (b *Broker) Topic(name string, n int) *cluster.Topic {
 	defer b.mu.Unlock()
 	b.topics++
 	t := &cluster.Topic{Name: name, Generation: 1, ID: ident.TopicID{byte(b.topics)}}
-	t.Settings.MaxMessageBytes = b.MaxMessageBytes
+	t.Settings.MaxMessageBytes, t.Settings.IdempotencyWindow = b.MaxMessageBytes, cluster.DefaultIdempotencyWindow
 	for i := range n {
 		p := cluster.Partition{Index: ident.Index(i), State: cluster.Open, Leader: ident.NodeID{1}, LeaderEpoch: 1}
 		p.Range = ident.HashRange{Lo: ident.HashSpace * uint64(i) / uint64(n), Hi: ident.HashSpace * uint64(i+1) / uint64(n)}

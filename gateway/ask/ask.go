@@ -1,0 +1,185 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/gateway/publish"
+	"tidewire/gateway/topology"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
+	"tidewire/internal/rpc"
+	"tidewire/internal/sleep"
+)
+
+// Publisher takes records in; done is called exactly once, perhaps before Publish returns.
+type Publisher interface {
+	Publish(req publish.Request, done func(publish.Result))
+}
+
+// Reader reads partitions, wherever their leaders are.
+type Reader interface {
+	Read(ctx context.Context, q rpc.Read) (rpc.ReadResult, error)
+}
+
+// Changes is the cluster's change feed.
+type Changes interface {
+	Next(ctx context.Context, after uint64) (*cluster.Snapshot, error)
+}
+
+// Peer is another gateway. A call that did not reach it fails with
+// fault.LeaderUnavailable; one of which nobody knows, with fault.UnknownOutcome.
+type Peer interface {
+	// HandReply gives it a reply to a request of its own.
+	HandReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error)
+	// CollectReply waits so long for the reply to a request of its own.
+	CollectReply(ctx context.Context, to string, wait time.Duration) (rpc.Collected, error)
+}
+
+// Mail is a broker that leads partitions, this node's or another's, and keeps the replies to
+// requests there whose gateway is gone.
+type Mail interface {
+	KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error)
+	// KeptReply waits so long for a reply. until is the deadline of the request, in ms
+	// since 1970 by the clock of the leader.
+	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error)
+}
+
+// Config of Ask. What is not marked is required.
+type Config struct {
+	Self      ident.NodeID
+	Topology  topology.Source
+	Changes   Changes // nil: a leader that moves is found by asking
+	Publisher Publisher
+	Reader    Reader
+	Peer      func(ident.NodeID) (Peer, error) // nil: there is no other node
+	Mail      func(ident.NodeID) (Mail, error)
+	// Pending bounds the requests that wait, or that are kept for a repeat; 65,536.
+	Pending int
+	// KeptBytes bounds the replies that are kept for a repeat; 64 MiB.
+	KeptBytes  int64
+	Registerer prometheus.Registerer // nil: nothing is counted
+}
+
+// Ask is request-reply at a gateway. It is safe for concurrent use.
+type Ask struct {
+	cfg     Config
+	process inbox.Process
+	metrics metrics
+	wake    chan struct{} // has one entry when the first time came nearer
+
+	life    context.Context // of what collects
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu         sync.Mutex
+	box        *inbox.Box
+	byKey      map[key]*lasting
+	byToken    map[inbox.Token]*lasting
+	collecting int
+	draining   bool
+}
+
+// New makes it. It starts nothing; deadlines are looked after only while Run does.
+func New(cfg Config) *Ask {
+	cfg.Pending = cmp.Or(cfg.Pending, 1<<16)
+	cfg.KeptBytes = cmp.Or(cfg.KeptBytes, 64<<20)
+	a := &Ask{
+		cfg: cfg, wake: make(chan struct{}, 1), box: inbox.NewBox(inbox.Bounds{Entries: cfg.Pending, Bytes: cfg.KeptBytes}),
+		byKey: map[key]*lasting{}, byToken: map[inbox.Token]*lasting{},
+	}
+	a.life, a.end = context.WithCancel(context.Background())
+	_, _ = rand.Read(a.process[:]) // never fails
+	a.metrics = newMetrics(cfg.Registerer, a)
+	return a
+}
+
+// Run looks after deadlines until ctx ends. Who waits then is told that the node stops.
+func (a *Ask) Run(ctx context.Context) error {
+	sleep.Alarm(ctx, a.wake, a.look)
+	a.stop()
+	a.end()
+	a.running.Wait()
+	return nil
+}
+
+// look ends what has had its time, and says when to look again.
+func (a *Ask) look(now time.Time) time.Time {
+	a.mu.Lock()
+	late, ended := a.box.Expire(now)
+	for _, token := range ended {
+		a.forgetLocked(token)
+	}
+	next, _ := a.box.Next()
+	a.mu.Unlock()
+	for _, c := range late {
+		call := c.Of.(*Call)
+		call.answered(nil, call.late())
+	}
+	return next
+}
+
+// setLocked sees to it that the loop looks in time.
+func (a *Ask) setLocked(before time.Time) {
+	if next, ok := a.box.Next(); ok && (before.IsZero() || next.Before(before)) {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Drain refuses new requests. Those that wait go on until Settle.
+func (a *Ask) Drain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.draining = true
+}
+
+// Settle gives those that wait a moment, and then ends them: their clients ask elsewhere.
+func (a *Ask) Settle(ctx context.Context, moment time.Duration) {
+	a.Drain()
+	if a.Waiting() > 0 {
+		sleep.For(ctx, moment)
+	}
+	a.stop()
+}
+
+// stop ends every request.
+func (a *Ask) stop() {
+	a.mu.Lock()
+	a.draining = true
+	callers := a.box.Clear()
+	clear(a.byKey)
+	clear(a.byToken)
+	a.mu.Unlock()
+	for _, c := range callers {
+		c.Of.(*Call).answered(nil, errDraining)
+	}
+}
+
+var errDraining = fault.New(fault.Draining, "the node is shutting down; the request may have been kept, and a responder may act on it: with the same correlation id it is one request, wherever it is repeated")
+
+// Waiting is how many clients wait for replies.
+func (a *Ask) Waiting() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.box.Callers()
+}
+
+// served says whether a live member of any group of a topic is there to respond.
+func served(s *cluster.Snapshot, t *cluster.Topic) bool {
+	for g := range s.Groups[t.ID].All() {
+		if len(g.Members) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,235 @@
+package ask
+
+import (
+	"context"
+	"time"
+
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
+	"tidewire/internal/record"
+	"tidewire/internal/rpc"
+)
+
+const (
+	// mostCollecting bounds the repeats whose replies are collected elsewhere.
+	mostCollecting = 1024
+	// collectWait is how long one call waits for a reply, and doubtWait one at the leader
+	// while the gateway that was asked may only be out of reach.
+	collectWait = 5 * time.Second
+	doubtWait   = 500 * time.Millisecond
+	// readBytes is more than the batch of most requests has; one batch comes in any case.
+	readBytes = 64 << 10
+	// leastPause and mostPause bound the wait for who did not answer.
+	leastPause = 20 * time.Millisecond
+	mostPause  = 200 * time.Millisecond
+)
+
+// collectLocked has the reply to a repeat collected where the original was asked.
+func (a *Ask) collectLocked(k *lasting, at Accepted, timestamp int64) error {
+	if a.draining {
+		return errDraining
+	}
+	if a.collecting >= mostCollecting {
+		return fault.New(fault.Limit, "the node collects as many replies for repeated requests as it may (%d); ask again in a moment", mostCollecting).With("limit", "max_collected_replies").Overload()
+	}
+	a.collecting++
+	a.running.Go(func() {
+		a.collect(k, at, timestamp)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.collecting--
+	})
+	return nil
+}
+
+// collect brings the reply to a repeat, or why there is none.
+func (a *Ask) collect(k *lasting, at Accepted, timestamp int64) {
+	ctx, cancel := context.WithDeadline(a.life, k.until)
+	defer cancel()
+	to, err := a.original(ctx, k.address.Ref(), at.Offset)
+	if err != nil {
+		a.fail(k, err)
+		return
+	}
+	if to.Token == k.address.Token { // a batch that was sent again: it is this request's own
+		at.Duplicate = false
+		a.accept(k, at)
+		return
+	}
+	a.accept(k, at)
+	reply, err := a.fetch(ctx, to, timestamp+to.Timeout.Milliseconds())
+	switch {
+	case err != nil:
+		a.fail(k, err)
+	case reply != nil:
+		a.put(k.address.Token, reply)
+	}
+}
+
+// original reads the inbox out of the record of a request.
+func (a *Ask) original(ctx context.Context, ref ident.Partition, at ident.Offset) (to inbox.Address, err error) {
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		s := a.cfg.Topology.Snapshot()
+		var res rpc.ReadResult
+		if res, err = a.cfg.Reader.Read(ctx, rpc.Read{Partition: ref, Offset: at, MaxBytes: readBytes}); err == nil {
+			if text, ok := replyTo(res.Batches, at); ok {
+				return inbox.Parse(text)
+			}
+			err = fault.New(fault.LeaderUnavailable, "the original of the request cannot be read yet")
+		}
+		if !passing(err) {
+			return to, fault.New(fault.ReplyTimeout, "the original of the request is not kept any more: %w", err)
+		}
+		if !a.await(ctx, s.Index, pause) {
+			return to, fault.New(fault.ReplyTimeout, "the original of the request could not be read in time: %w", err)
+		}
+	}
+}
+
+// replyTo finds the inbox of a record in batches.
+func replyTo(batches []byte, at ident.Offset) (string, bool) {
+	for rest := batches; len(rest) > 0; {
+		b, more, err := record.Cut(rest)
+		if err != nil {
+			return "", false
+		}
+		rest = more
+		h := b.Header()
+		for it := b.Entries(); it.Next(); {
+			e := it.Entry()
+			if e.Void || h.Base+ident.Offset(e.Delta) != at {
+				continue
+			}
+			for _, f := range e.Headers {
+				if f.Name == ReplyTo {
+					return f.Value, true
+				}
+			}
+			return "", true // no request: its inbox does not parse
+		}
+	}
+	return "", false
+}
+
+// fetch waits for the reply at an inbox that another call of this request waits at, or
+// waited; nil without an error: ctx ended first. until is by the leader's clock.
+func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64) (*inbox.Reply, error) {
+	gone := false
+	for pause := leastPause; ctx.Err() == nil; {
+		s := a.cfg.Topology.Snapshot()
+		var got rpc.Collected
+		var err error
+		if gone = gone || !a.lives(s, &to); !gone {
+			if got, err = a.fromGateway(ctx, &to); err == nil && got.Fate == rpc.Elsewhere && got.Reply == nil {
+				gone = true
+			}
+		}
+		if gone || err != nil {
+			wait := collectWait
+			if !gone {
+				wait = doubtWait
+			}
+			got, err = a.fromLeader(ctx, s, &to, until, wait)
+		}
+		switch {
+		case err != nil:
+			if !passing(err) {
+				return nil, err
+			}
+			if !a.await(ctx, s.Index, pause) {
+				return nil, nil
+			}
+			pause = min(2*pause, mostPause)
+			continue
+		case got.Reply != nil:
+			return got.Reply, nil
+		case got.Fate == rpc.Over:
+			return nil, fault.New(fault.ReplyTimeout, "no reply came within the %s of the original request", to.Timeout)
+		}
+		pause = leastPause
+	}
+	return nil, nil
+}
+
+// fromGateway waits at the gateway that was asked.
+func (a *Ask) fromGateway(ctx context.Context, to *inbox.Address) (rpc.Collected, error) {
+	if to.Node == a.cfg.Self {
+		return a.join(ctx, to, collectWait), nil
+	}
+	p, err := a.cfg.Peer(to.Node)
+	if err != nil {
+		return rpc.Collected{}, err
+	}
+	return p.CollectReply(ctx, to.String(), collectWait)
+}
+
+// fromLeader waits at the leader of the request's partition.
+func (a *Ask) fromLeader(ctx context.Context, s snapshot, to *inbox.Address, until int64, wait time.Duration) (rpc.Collected, error) {
+	m, err := a.mail(s, to.Ref())
+	if err != nil {
+		return rpc.Collected{}, err
+	}
+	return m.KeptReply(ctx, to.String(), until, wait)
+}
+
+// ServeCollect waits for the reply to a request of this gateway, for another one.
+func (a *Ask) ServeCollect(ctx context.Context, to string, wait time.Duration) (rpc.Collected, error) {
+	address, err := inbox.Parse(to)
+	if err != nil {
+		return rpc.Collected{}, fault.New(fault.Invalid, "%w", err)
+	}
+	return a.join(ctx, &address, wait), nil
+}
+
+// join waits with those who wait already.
+func (a *Ask) join(ctx context.Context, to *inbox.Address, wait time.Duration) (got rpc.Collected) {
+	if to.Node != a.cfg.Self || to.Process != a.process {
+		return rpc.Collected{Fate: rpc.Elsewhere}
+	}
+	came := make(waiter, 1)
+	c := &Call{ask: a, client: came, proxy: true, told: true}
+	c.caller = inbox.Caller{Token: to.Token, Until: time.Now().Add(wait), Of: c}
+	a.mu.Lock()
+	if !a.box.Knows(to.Token) {
+		a.mu.Unlock()
+		return rpc.Collected{Fate: rpc.Over}
+	}
+	before, _ := a.box.Next()
+	reply, w := a.box.Wait(&c.caller)
+	a.setLocked(before)
+	a.mu.Unlock()
+	switch w {
+	case inbox.Here:
+		return rpc.Collected{Reply: reply}
+	case inbox.Spent:
+		return rpc.Collected{Fate: rpc.Over}
+	case inbox.Crowded:
+		return rpc.Collected{Fate: rpc.NotYet}
+	}
+	select {
+	case got.Reply = <-came:
+	case <-ctx.Done():
+		c.Leave()
+	}
+	if got.Reply == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !a.box.Knows(to.Token) {
+			got.Fate = rpc.Over
+		}
+	}
+	return got
+}
+
+// waiter is a client that waits in a goroutine of its own.
+type waiter chan *inbox.Reply
+
+func (waiter) Accepted(Accepted) {}
+
+func (w waiter) Answered(r *inbox.Reply, _ error) {
+	if r != nil {
+		r = r.Clone()
+	}
+	w <- r
+}
