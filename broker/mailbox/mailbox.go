@@ -127,7 +127,9 @@ func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply) (rpc.H
 	v := inbox.Full
 	var callers []*inbox.Caller
 	if m.box.Hold(a.Token, a.Ref(), time.Now().Add(a.Timeout)) {
-		callers, v = m.box.Put(a.Token, r)
+		if callers, v = m.box.Put(a.Token, r); v == inbox.Full {
+			m.box.Drop(a.Token) // nobody waits there
+		}
 	}
 	m.setLocked(before)
 	m.mu.Unlock()

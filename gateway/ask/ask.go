@@ -183,3 +183,10 @@ func served(s *cluster.Snapshot, t *cluster.Topic) bool {
 	}
 	return false
 }
+
+// Open is how many inboxes there are: of requests that wait, and of those that are kept.
+func (a *Ask) Open() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.box.Entries()
+}

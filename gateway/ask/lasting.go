@@ -34,7 +34,8 @@ type lasting struct {
 type stage uint8
 
 const (
-	asking stage = iota // it is being published
+	fresh  stage = iota // it has yet to be published
+	asking              // it is being published
 	known               // it is kept
 	unsure              // nobody knows: a repeat publishes it again, to the same inbox
 )
@@ -61,7 +62,7 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 	}
 	before, _ := a.box.Next()
 	if k == nil {
-		k = &lasting{key: name, hash: hash, until: c.caller.Until, stage: unsure, address: inbox.Address{
+		k = &lasting{key: name, hash: hash, until: c.caller.Until, address: inbox.Address{
 			Topic: t.ID, Node: a.cfg.Self, Process: a.process, Token: drawn(), Lasting: true, Partition: place(t, q), Timeout: q.Timeout,
 		}}
 		if !a.box.Hold(k.address.Token, k.address.Ref(), k.until) {
@@ -76,6 +77,9 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 	}
 	reply, w := a.box.Wait(&c.caller)
 	if w == inbox.Crowded {
+		if k.stage == fresh { // nothing was published
+			a.dropLocked(k)
+		}
 		a.mu.Unlock()
 		return a.crowded()
 	}
@@ -91,7 +95,7 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 	case known:
 		found.Duplicate = true
 		c.accepted(found)
-	case unsure:
+	case fresh, unsure:
 		req := publish.Request{Topic: t.Name, Partition: &k.address.Partition, Timeout: max(time.Until(c.caller.Until), inbox.MinTimeout), Record: q.Record}
 		req.Record.Headers = headers(&q.Record, &k.address, c)
 		req.Record.Idempotency = &record.Idempotency{Principal: q.Principal, Key: keyed + q.Correlation, Hash: hash}

@@ -100,14 +100,17 @@ const (
 // Wait lets a caller wait, in a new entry where there is none. The reply that is Here may
 // be given to many, so nobody changes it.
 func (b *Box) Wait(c *Caller) (*Reply, Waited) {
-	e := b.open(c.Token)
+	e := b.entries[c.Token]
 	switch {
-	case e == nil || b.waiting >= b.bounds.Entries || len(e.callers) >= maxCallers:
-		return nil, Crowded
-	case e.kept != nil:
+	case e != nil && e.kept != nil:
 		return e.kept, Here
-	case e.answered:
+	case e != nil && e.answered:
 		return nil, Spent
+	case b.waiting >= b.bounds.Entries || e != nil && len(e.callers) >= maxCallers:
+		return nil, Crowded
+	}
+	if e = b.open(c.Token); e == nil {
+		return nil, Crowded
 	}
 	c.in, c.due.caller = e, c
 	e.callers = append(e.callers, c)

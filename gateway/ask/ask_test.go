@@ -1,0 +1,246 @@
+package ask_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidewire/gateway/access"
+	"tidewire/gateway/ask"
+	"tidewire/gateway/publish"
+	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
+	"tidewire/internal/ident"
+)
+
+// say holds what a client heard against what it should have.
+func say(t *testing.T, c *client, want string) {
+	t.Helper()
+	synctest.Wait()
+	if got := c.heard(); got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
+// in plays in a bubble.
+func in(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+}
+
+// nothing is left where nobody waits and nothing is kept.
+func nothing(t *testing.T, w *world) {
+	t.Helper()
+	synctest.Wait()
+	for id, a := range w.asks {
+		if n, open := a.Waiting(), a.Open(); n != 0 || open != 0 {
+			t.Errorf("node %d: %d wait, %d inboxes", id[0], n, open)
+		}
+	}
+}
+
+func TestARequestEndsInItsReply(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		for _, by := range []ident.NodeID{one, two} {
+			c, other := w.ask(one), w.ask(one)
+			to := w.requests()
+			mine, theirs := to[len(to)-2], to[len(to)-1]
+			if got := w.reply(by, mine, "a"); got != "ok" {
+				t.Error(got)
+			}
+			say(t, c, fmt.Sprintf("[accepted %d false reply a]", len(to)-2))
+			say(t, other, fmt.Sprintf("[accepted %d false]", len(to)-1))
+			if got := w.reply(by, mine, "b"); got != "requester-gone" {
+				t.Error("a second reply:", got)
+			}
+			w.reply(by, theirs, "c")
+			say(t, other, fmt.Sprintf("[accepted %d false reply c]", len(to)-1))
+		}
+		nothing(t, w)
+	})
+}
+
+func TestARequestEndsInTime(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		began := time.Now()
+		c, later, standard := w.ask(one, within(3*time.Second)), w.ask(one, within(4*time.Second)), w.ask(one, within(0))
+		time.Sleep(2 * time.Second)
+		first := w.ask(one, within(10*time.Millisecond))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		for at, c := range map[time.Duration]*client{3 * time.Second: c, 4 * time.Second: later, 5 * time.Second: standard, 2010 * time.Millisecond: first} {
+			if !strings.HasSuffix(c.heard(), "reply-timeout]") || c.at.Sub(began) != at {
+				t.Errorf("%s after %s, want %s", c.heard(), c.at.Sub(began), at)
+			}
+		}
+		if got := w.reply(two, w.last(), "late"); got != "requester-gone" {
+			t.Error(got)
+		}
+		nothing(t, w)
+	})
+}
+
+// What is quicker than the news that the request is kept waits for it.
+func TestAReplyBeforeTheRequestIsKnownToBeKept(t *testing.T) {
+	for _, id := range []string{"", "c1"} {
+		in(t, func(t *testing.T, w *world) {
+			replied := ""
+			w.spoil = func(res publish.Result) (publish.Result, bool) { return res, true }
+			w.mu.Lock()
+			w.hold = make(chan struct{})
+			w.mu.Unlock()
+			c := w.ask(one, named(id))
+			synctest.Wait()
+			// The record is there before its publisher hears of it.
+			quick := &quick{w: w, said: &replied}
+			a := w.start(one, func(cfg *ask.Config) { cfg.Publisher = quick })
+			d := &client{}
+			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id, Timeout: time.Second}, d); err != nil {
+				t.Fatal(err)
+			}
+			if replied != "ok" {
+				t.Error(replied)
+			}
+			say(t, d, "[accepted 0 false reply quick]")
+			close(w.hold)
+			synctest.Wait()
+			_ = c
+		})
+	}
+}
+
+// quick is a publisher whose records are replied to before it says that they are kept.
+type quick struct {
+	w    *world
+	said *string
+	err  error
+}
+
+func (q *quick) Publish(req publish.Request, done func(publish.Result)) {
+	res := q.w.keep(&req)
+	*q.said = q.w.reply(one, q.w.last(), "quick")
+	res.Err = q.err
+	done(res)
+}
+
+// A reply is the proof that its request was kept, whatever its publisher hears.
+func TestAReplyCountsThoughTheRequestFailed(t *testing.T) {
+	for _, id := range []string{"", "c1"} {
+		in(t, func(t *testing.T, w *world) {
+			replied := ""
+			a := w.start(one, func(cfg *ask.Config) {
+				cfg.Publisher = &quick{w, &replied, fault.New(fault.UnknownOutcome, "lost")}
+			})
+			c := &client{}
+			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id}, c); err != nil {
+				t.Fatal(err)
+			}
+			say(t, c, "[reply quick]")
+		})
+	}
+}
+
+func TestARequestThatIsNotKept(t *testing.T) {
+	for _, id := range []string{"", "c1"} {
+		in(t, func(t *testing.T, w *world) {
+			w.spoil = func(res publish.Result) (publish.Result, bool) {
+				res.Err = fault.New(fault.LeaderUnavailable, "none")
+				return res, false
+			}
+			say(t, w.ask(one, named(id)), "[leader-unavailable]")
+			nothing(t, w)
+		})
+	}
+}
+
+func TestNobodyServesATopic(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.change(func(s *cluster.Snapshot) {
+			g := *s.Groups[w.topic.ID].Get("responders")
+			g.Members = nil
+			s.Groups[w.topic.ID] = s.Groups[w.topic.ID].With(&g)
+		})
+		for _, id := range []string{"", "c1"} {
+			say(t, w.ask(one, named(id)), "[no-responders]")
+		}
+		if w.count != 0 {
+			t.Error("something was published")
+		}
+		nothing(t, w)
+	})
+}
+
+// Callers that go away leave nothing.
+func TestCallersThatLeaveLeaveNothing(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		for range 10_000 {
+			c := w.ask(one)
+			c.call.Leave()
+			c.call.Leave()
+		}
+		nothing(t, w)
+		if got := w.reply(two, w.last(), "a"); got != "requester-gone" {
+			t.Error(got)
+		}
+		c := w.ask(one, named("c1"), within(10*time.Second))
+		c.call.Leave()
+		if w.asks[one].Open() != 1 {
+			t.Error("a request that can be repeated is kept")
+		}
+		if got := w.reply(two, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+		say(t, w.ask(one, named("c1")), "[accepted 10000 true reply a]")
+		say(t, c, "[accepted 10000 false]")
+		time.Sleep(10 * time.Second)
+		nothing(t, w)
+	})
+}
+
+func TestInboxesThatNobodyGave(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.ask(one)
+		to := w.last()
+		for _, s := range []string{"", "x", to[:len(to)-1], strings.Repeat("A", len(to)), to + "\n"} {
+			if got := w.reply(one, s, "a"); got != "requester-gone" {
+				t.Errorf("%q: %s", s, got)
+			}
+		}
+		if _, err := w.asks[two].Find(&access.Grant{}, to); !fault.Is(err, fault.Forbidden) {
+			t.Error("without the right:", err)
+		}
+		if got := w.reply(two, to, strings.Repeat("x", 1001)); got != "message-too-large" {
+			t.Error(got)
+		}
+		w.change(func(s *cluster.Snapshot) { delete(s.ByID, w.topic.ID) })
+		if got := w.reply(two, to, "a"); got != "requester-gone" {
+			t.Error("a topic that was deleted:", got)
+		}
+	})
+}
+
+func TestANodeTakesSoManyRequests(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.start(one, func(cfg *ask.Config) { cfg.Pending, cfg.KeptBytes = 2, 300 })
+		a, b := w.ask(one), w.ask(one, named("c1"))
+		say(t, w.ask(one), "[limit]")
+		say(t, w.ask(one, named("c2")), "[limit]")
+		say(t, w.ask(one, named("c1")), "[limit]")
+		w.reply(one, w.requests()[0], "a")
+		say(t, a, "[accepted 0 false reply a]")
+		// A reply that there is no room for goes to those who wait.
+		w.reply(one, w.requests()[1], strings.Repeat("x", 400))
+		say(t, b, "[accepted 1 false reply "+strings.Repeat("x", 400)+"]")
+		say(t, w.ask(one, named("c1")), "[accepted 1 true reply-timeout]")
+		c := w.ask(one, named("c3"))
+		c.call.Leave()
+		if got := w.reply(one, w.last(), strings.Repeat("x", 400)); got != "limit" {
+			t.Error(got)
+		}
+		if got := w.reply(one, w.last(), "y"); got != "ok" {
+			t.Error(got)
+		}
+	})
+}
