@@ -42,8 +42,7 @@ func newToken(p process) *cobra.Command {
 In production an identity provider does that.
 
 A pattern names topics: * stands for any run of characters, {sub} for the token's subject.
-Several are separated by commas. --admin gives every right. The rights group, request and
-reply have no effect yet: this version has no groups and no request-reply.
+Several are separated by commas. --admin gives every right.
 
 The token is printed as it is, also in a pipe; --output json adds its end.`,
 		Example: `  export TIDEWIRE_TOKEN=$(tidewire token --auth-key-file key --sub alice --publish 'orders.*' --subscribe '*')

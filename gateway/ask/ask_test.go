@@ -86,27 +86,39 @@ func TestARequestEndsInTime(t *testing.T) {
 func TestAReplyBeforeTheRequestIsKnownToBeKept(t *testing.T) {
 	for _, id := range []string{"", "c1"} {
 		in(t, func(t *testing.T, w *world) {
-			replied := ""
-			w.spoil = func(res publish.Result) (publish.Result, bool) { return res, true }
-			w.mu.Lock()
-			w.hold = make(chan struct{})
-			w.mu.Unlock()
-			c := w.ask(one, named(id))
-			synctest.Wait()
-			// The record is there before its publisher hears of it.
-			quick := &quick{w: w, said: &replied}
+			quick := &quick{w: w}
 			a := w.start(one, func(cfg *ask.Config) { cfg.Publisher = quick })
-			d := &client{}
-			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id, Timeout: time.Second}, d); err != nil {
+			c := &client{}
+			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id, Timeout: time.Second}, c); err != nil {
 				t.Fatal(err)
 			}
-			if replied != "ok" {
-				t.Error(replied)
+			if quick.said != "ok" {
+				t.Error(quick.said)
 			}
-			say(t, d, "[accepted 0 false reply quick]")
+			say(t, c, "[accepted 0 false reply quick]")
+		})
+	}
+}
+
+// A request whose time is up before anybody knows whether it is kept ends in what becomes
+// of it, if that is worse than having no reply.
+func TestARequestWhoseRecordIsStillOnItsWay(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{{nil, "[accepted 0 false reply-timeout]"}, {fault.New(fault.LeaderUnavailable, "none"), "[leader-unavailable]"}} {
+		in(t, func(t *testing.T, w *world) {
+			w.hold = make(chan struct{})
+			w.spoil = func(res publish.Result) (publish.Result, bool) {
+				res.Err = c.err
+				return res, c.err == nil
+			}
+			x := w.ask(one, within(time.Second))
+			time.Sleep(1020 * time.Millisecond)
+			say(t, x, "[]")
 			close(w.hold)
-			synctest.Wait()
-			_ = c
+			say(t, x, c.want)
+			nothing(t, w)
 		})
 	}
 }
@@ -114,13 +126,13 @@ func TestAReplyBeforeTheRequestIsKnownToBeKept(t *testing.T) {
 // quick is a publisher whose records are replied to before it says that they are kept.
 type quick struct {
 	w    *world
-	said *string
+	said string
 	err  error
 }
 
 func (q *quick) Publish(req publish.Request, done func(publish.Result)) {
 	res := q.w.keep(&req)
-	*q.said = q.w.reply(one, q.w.last(), "quick")
+	q.said = q.w.reply(one, q.w.last(), "quick")
 	res.Err = q.err
 	done(res)
 }
@@ -129,9 +141,8 @@ func (q *quick) Publish(req publish.Request, done func(publish.Result)) {
 func TestAReplyCountsThoughTheRequestFailed(t *testing.T) {
 	for _, id := range []string{"", "c1"} {
 		in(t, func(t *testing.T, w *world) {
-			replied := ""
 			a := w.start(one, func(cfg *ask.Config) {
-				cfg.Publisher = &quick{w, &replied, fault.New(fault.UnknownOutcome, "lost")}
+				cfg.Publisher = &quick{w: w, err: fault.New(fault.UnknownOutcome, "lost")}
 			})
 			c := &client{}
 			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id}, c); err != nil {

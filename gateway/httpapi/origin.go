@@ -8,7 +8,9 @@ import (
 )
 
 // exposed are the headers of answers that a page of an allowed origin may read.
-const exposed = "Allow, Location, Retry-After"
+const exposed = "Allow, Location, Retry-After, Tidewire-Correlation-Id, Tidewire-Status"
+
+const exposeHeader = "Access-Control-Expose-Headers"
 
 // checkOrigin looks where a browser's request comes from. Requests without
 // Origin come from no other page; a page of the node itself is always welcome;
@@ -35,7 +37,7 @@ func checkOrigin(pages origin.Policy, w http.ResponseWriter, r *http.Request) (d
 	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	h.Set("Access-Control-Allow-Credentials", "true") // a token may be in a cookie
 	if !preflight {
-		h.Set("Access-Control-Expose-Headers", exposed)
+		h.Set(exposeHeader, exposed)
 		return false, nil
 	}
 	h.Add("Vary", "Access-Control-Request-Method")

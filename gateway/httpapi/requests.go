@@ -152,6 +152,9 @@ func (x *asking) answer(w http.ResponseWriter, r *http.Request, call *ask.Call) 
 	h.Set("Content-Length", strconv.Itoa(len(x.reply.Value)))
 	for _, f := range x.reply.Headers {
 		h.Set("Tidewire-H-"+f.Name, f.Value)
+		if list := h.Get(exposeHeader); list != "" { // a page of another origin sees no header that is not named
+			h.Set(exposeHeader, list+", Tidewire-H-"+f.Name)
+		}
 	}
 	status := http.StatusOK
 	if x.reply.Status != 0 {

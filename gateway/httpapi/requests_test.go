@@ -66,7 +66,7 @@ func TestARequestIsAnsweredByItsReply(t *testing.T) {
 	d := loadDocument(t)
 	n.check = d.check
 	m := n.served("orders")
-	x := n.ask("/requests/orders?timeout=10s&key=a", `{"sku":7}`, "Content-Type: application/json", "Tidewire-H-Trace: 9")
+	x := n.ask("/requests/orders?timeout=10s&key=a", `{"sku":7}`, "Content-Type: application/json", "Tidewire-H-Trace: 9", "Origin: https://app.example.com")
 	r := n.work("orders", m)
 	if r.headers["trace"] != "9" || r.headers["Tidewire-Correlation-Id"] == nil || r.headers["Tidewire-Deadline"] == nil || fmt.Sprint(r.value) != "map[sku:7]" {
 		t.Errorf("%+v", r)
@@ -78,6 +78,9 @@ func TestARequestIsAnsweredByItsReply(t *testing.T) {
 	if a.status != 200 || string(a.body) != "3 left" || a.header.Get("Content-Type") != "text/plain; charset=utf-8" || a.header.Get("Tidewire-H-Shop") != "north" ||
 		a.header.Get("Tidewire-Status") != "" || a.header.Get("Tidewire-Correlation-Id") != r.headers["Tidewire-Correlation-Id"] || !strings.Contains(a.header.Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %q %v", a.status, a.body, a.header)
+	}
+	if seen := a.header.Get("Access-Control-Expose-Headers"); !strings.HasSuffix(seen, "Tidewire-Status, Tidewire-H-shop") {
+		t.Errorf("a page may see %s", seen)
 	}
 	// A second reply, a late one and one to nowhere come to nobody.
 	for _, to := range []string{r.inbox(), "x", "..", strings.Repeat("A", 200), strings.ToLower(r.inbox())} {

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,8 +46,10 @@ func (a *asking) work(t *testing.T, c *client) string {
 func inbox(t *testing.T, c *client) (to string, offset int) {
 	t.Helper()
 	m := c.messages(t, 1)[0]
-	return fmt.Sprint(m["headers"].(map[string]any)["Tidewire-Reply-To"]), m.num("offset")
+	return replyTo(m), m.num("offset")
 }
+
+func replyTo(m object) string { return fmt.Sprint(m["headers"].(map[string]any)["Tidewire-Reply-To"]) }
 
 func TestARequestOverAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -175,6 +178,36 @@ func TestRequestsOfAConnectionAreBounded(t *testing.T) {
 		asker.want(t, "reply")
 		asker.send(t, `{"op":"request","id":5001,"topic":"orders","value":1}`)
 		asker.want(t, "accepted")
+	})
+}
+
+// A client that does not read what it asked for gets no more of it, and hears that.
+func TestRepliesThatAClientDoesNotTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsking(t, func(c *session.Config) { c.SlowConsumerTimeout = time.Hour })
+		worker, asker := a.open(t), a.open(t)
+		a.work(t, worker)
+		const n = 90
+		for i := range n {
+			asker.send(t, fmt.Sprintf(`{"op":"request","id":%d,"topic":"orders","value":1,"timeout":"2m"}`, i+1))
+			asker.want(t, "accepted")
+		}
+		requests := worker.messages(t, n)
+		gate := asker.pause()
+		value := strings.Repeat("x", 60_000)
+		for i, m := range requests {
+			worker.send(t, fmt.Sprintf(`{"op":"reply","id":%d,"to":%q,"value":%q}`, i+1, replyTo(m), value))
+		}
+		synctest.Wait()
+		close(gate)
+		got := map[string]int{}
+		for range n {
+			o := asker.next(t)
+			got[o.str("op")+o.str("code")]++
+		}
+		if got["reply"] == 0 || got["errorthrottled"] == 0 || got["reply"]+got["errorthrottled"] != n {
+			t.Error(got)
+		}
 	})
 }
 
