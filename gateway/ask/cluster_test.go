@@ -104,6 +104,29 @@ func TestAReplyWhoseGatewayIsGone(t *testing.T) {
 	}
 }
 
+// A node that is paused keeps a reply from coming to rest no longer than a moment.
+func TestAReplyDoesNotWaitForAPausedNode(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.ask(one, named("c1"))
+		w.mu.Lock()
+		w.mute = map[ident.NodeID]bool{one: true}
+		w.mu.Unlock()
+		began := time.Now()
+		if got := w.reply(two, w.last(), "a"); got != "ok" || time.Since(began) != 2*time.Second {
+			t.Error(got, time.Since(began))
+		}
+		// The leader is paused too, and another one leads after a while.
+		w.mu.Lock()
+		w.mute[three] = true
+		w.mu.Unlock()
+		time.AfterFunc(3*time.Second, func() { w.state(one, cluster.Dead); w.lead(two) })
+		w.ask(one, named("c2"))
+		if got := w.reply(two, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+	})
+}
+
 // The gateway dies while another one collects there.
 func TestAGatewayDiesWhileItIsWaitedAt(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

@@ -46,6 +46,7 @@ type world struct {
 	hold    chan struct{}                               // not nil: publishing waits
 	cut     map[ident.NodeID]bool                       // out of reach of the others
 	calls   int                                         // between gateways
+	mute    map[ident.NodeID]bool                       // they answer nothing
 	lose    bool                                        // answers between nodes are lost
 	waiting sync.WaitGroup
 }

@@ -46,7 +46,22 @@ func (l link) back() error {
 	return nil
 }
 
+// mute is the answer of a node that is paused: none.
+func (l link) mute(ctx context.Context) error {
+	l.w.mu.Lock()
+	mute := l.w.mute[l.to]
+	l.w.mu.Unlock()
+	if !mute {
+		return nil
+	}
+	<-ctx.Done()
+	return fault.New(fault.UnknownOutcome, "silent: %w", ctx.Err())
+}
+
 func (l link) HandReply(ctx context.Context, to string, r *inbox.Reply) (h rpc.Handed, err error) {
+	if err := l.mute(ctx); err != nil {
+		return 0, err
+	}
 	if err = l.cross(); err == nil {
 		if h, err = l.w.asks[l.to].ServeReply(ctx, to, r); err == nil {
 			err = l.back()
@@ -71,7 +86,10 @@ func (l link) leads() error {
 	return nil
 }
 
-func (l link) KeepReply(_ context.Context, to string, r *inbox.Reply) (h rpc.Handed, err error) {
+func (l link) KeepReply(ctx context.Context, to string, r *inbox.Reply) (h rpc.Handed, err error) {
+	if err := l.mute(ctx); err != nil {
+		return 0, err
+	}
 	if err = l.cross(); err == nil {
 		err = l.leads()
 	}

@@ -12,8 +12,12 @@ import (
 	"tidewire/internal/rpc"
 )
 
-// replyTime bounds how long a reply looks for its requester.
-const replyTime = 5 * time.Second
+const (
+	// replyTime bounds how long a reply looks for its requester, and handTime one call on
+	// its way there: a node that is paused does not answer, and there is another place.
+	replyTime = 5 * time.Second
+	handTime  = 2 * time.Second
+)
 
 type snapshot = *cluster.Snapshot
 
@@ -152,6 +156,8 @@ func (a *Ask) forward(ctx context.Context, to *inbox.Address, r *inbox.Reply) (r
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, handTime)
+	defer cancel()
 	return p.HandReply(ctx, to.String(), r)
 }
 
@@ -161,6 +167,8 @@ func (a *Ask) keep(ctx context.Context, s snapshot, to *inbox.Address, r *inbox.
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, handTime)
+	defer cancel()
 	return m.KeepReply(ctx, to.String(), r)
 }
 
