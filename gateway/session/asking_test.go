@@ -164,7 +164,7 @@ func TestRequestsOfAConnectionAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t)
 		worker, asker := a.open(t), a.open(t)
-		a.work(t, worker)
+		a.join(t, worker, `,"mode":"shared","from":"earliest","credit":1`)
 		for i := range session.MaxInFlightRequests {
 			asker.send(t, fmt.Sprintf(`{"op":"request","id":%d,"topic":"orders","value":1,"timeout":"1m"}`, i+1))
 			asker.want(t, "accepted")
