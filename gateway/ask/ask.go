@@ -85,6 +85,7 @@ type Ask struct {
 	byToken    map[inbox.Token]*lasting
 	collecting int
 	draining   bool
+	ended      bool // this life of the gateway is over, as far as inboxes go
 }
 
 // New makes it. It starts nothing; deadlines are looked after only while Run does.
@@ -144,18 +145,37 @@ func (a *Ask) Drain() {
 }
 
 // Settle gives those that wait a moment, and then ends them: their clients ask elsewhere.
+// From then on this gateway is gone as far as replies go, and what it keeps for repeats
+// goes to the leaders, as far as there is time.
 func (a *Ask) Settle(ctx context.Context, moment time.Duration) {
 	a.Drain()
 	if a.Waiting() > 0 {
 		sleep.For(ctx, moment)
 	}
-	a.stop()
+	left := a.stop()
+	ctx, cancel := context.WithTimeout(ctx, handTime)
+	defer cancel()
+	for _, x := range left {
+		_, _ = a.keep(ctx, a.cfg.Topology.Snapshot(), &x.to, x.reply) // one that is lost ends in reply-timeout
+	}
 }
 
-// stop ends every request.
-func (a *Ask) stop() {
+// letter is a reply that is kept for a repeat.
+type letter struct {
+	to    inbox.Address
+	reply *inbox.Reply
+}
+
+// stop ends every request, and gives the replies that are kept.
+func (a *Ask) stop() (left []letter) {
 	a.mu.Lock()
-	a.draining = true
+	a.draining, a.ended = true, true
+	for token, k := range a.byToken {
+		// Of a repeat that collects elsewhere the record has another inbox.
+		if r := a.box.Kept(token); r != nil && !k.accepted.Duplicate {
+			left = append(left, letter{k.address, r})
+		}
+	}
 	callers := a.box.Clear()
 	clear(a.byKey)
 	clear(a.byToken)
@@ -163,6 +183,18 @@ func (a *Ask) stop() {
 	for _, c := range callers {
 		c.Of.(*Call).answered(nil, errDraining)
 	}
+	return left
+}
+
+// mine says that an inbox is of this life of this gateway, which is not over.
+func (a *Ask) mine(to *inbox.Address) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mineLocked(to)
+}
+
+func (a *Ask) mineLocked(to *inbox.Address) bool {
+	return to.Node == a.cfg.Self && to.Process == a.process && !a.ended
 }
 
 var errDraining = fault.New(fault.Draining, "the node is shutting down; the request may have been kept, and a responder may act on it: with the same correlation id it is one request, wherever it is repeated")

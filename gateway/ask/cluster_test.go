@@ -283,3 +283,27 @@ func TestAGatewayThatStops(t *testing.T) {
 		say(t, w.ask(three, named("c1")), "[accepted 0 true]")
 	})
 }
+
+// What a gateway that stops had asked, or keeps, is not lost: a repeat collects it.
+func TestWhatAGatewayThatStopsLeaves(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		kept, waits := w.ask(one, named("c1")), w.ask(one, named("c2"))
+		early := w.ask(two, named("c2"))
+		if got := w.reply(two, w.requests()[0], "a"); got != "ok" {
+			t.Error(got)
+		}
+		w.asks[one].Settle(t.Context(), time.Second)
+		say(t, kept, "[accepted 0 false reply a]")
+		say(t, waits, "[accepted 1 false draining]")
+		say(t, w.ask(three, named("c1")), "[accepted 0 true reply a]")
+		for _, by := range []ident.NodeID{one, three} { // it still runs, and answers others
+			want := map[ident.NodeID]string{one: "ok", three: "requester-gone"}[by]
+			if got := w.reply(by, w.requests()[1], "b"); got != want {
+				t.Error(got)
+			}
+		}
+		time.Sleep(time.Second)
+		say(t, early, "[accepted 1 true reply b]")
+		say(t, w.ask(three, named("c2")), "[accepted 1 true reply b]")
+	})
+}

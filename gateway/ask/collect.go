@@ -184,15 +184,15 @@ func (a *Ask) ServeCollect(ctx context.Context, to string, wait time.Duration) (
 
 // join waits with those who wait already.
 func (a *Ask) join(ctx context.Context, to *inbox.Address, wait time.Duration) (got rpc.Collected) {
-	if to.Node != a.cfg.Self || to.Process != a.process {
-		return rpc.Collected{Fate: rpc.Elsewhere}
-	}
 	came := make(waiter, 1)
 	c := &Call{ask: a, client: came, proxy: true, told: true}
 	c.caller = inbox.Caller{Token: to.Token, Until: time.Now().Add(wait), Of: c}
 	a.mu.Lock()
-	if !a.box.Knows(to.Token) {
+	if mine := a.mineLocked(to); !mine || !a.box.Knows(to.Token) {
 		a.mu.Unlock()
+		if !mine {
+			return rpc.Collected{Fate: rpc.Elsewhere}
+		}
 		return rpc.Collected{Fate: rpc.Over}
 	}
 	before, _ := a.box.Next()
@@ -215,7 +215,10 @@ func (a *Ask) join(ctx context.Context, to *inbox.Address, wait time.Duration) (
 	if got.Reply == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if !a.box.Knows(to.Token) {
+		switch {
+		case !a.mineLocked(to):
+			got.Fate = rpc.Elsewhere
+		case !a.box.Knows(to.Token):
 			got.Fate = rpc.Over
 		}
 	}

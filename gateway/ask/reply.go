@@ -49,7 +49,7 @@ func gone() error {
 
 // Here says that a reply finds its requester, or nobody, without waiting for anything.
 func (a *Ask) Here(d Dest) bool {
-	return d.address.Node == a.cfg.Self && (d.address.Process == a.process || !d.address.Lasting)
+	return d.address.Node == a.cfg.Self && (!d.address.Lasting || a.mine(&d.address))
 }
 
 // Reply brings a reply to its requester, or to where a repeat of the request collects it.
@@ -76,8 +76,10 @@ func (a *Ask) reply(ctx context.Context, d Dest, r *inbox.Reply) (way string, er
 		return "", TooLarge(d, n)
 	}
 	to := &d.address
-	if to.Node == a.cfg.Self && to.Process == a.process {
-		return local, a.take(to.Token, r)
+	if a.mine(to) {
+		if err := a.take(to.Token, r); !fault.Is(err, fault.RequesterGone) || a.mine(to) {
+			return local, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
@@ -191,7 +193,7 @@ func (a *Ask) mail(s snapshot, ref ident.Partition) (Mail, error) {
 // lives says that the gateway that was asked may be there still.
 func (a *Ask) lives(s snapshot, to *inbox.Address) bool {
 	if to.Node == a.cfg.Self {
-		return to.Process == a.process
+		return a.mine(to)
 	}
 	n := s.Nodes[to.Node]
 	return a.cfg.Peer != nil && n != nil && n.Serves() && n.Gateway()
@@ -203,10 +205,12 @@ func (a *Ask) ServeReply(_ context.Context, to string, r *inbox.Reply) (rpc.Hand
 	if err != nil {
 		return 0, fault.New(fault.Invalid, "%w", err)
 	}
-	if address.Node != a.cfg.Self || address.Process != a.process {
+	if !a.mine(&address) {
 		return rpc.HandedWrongly, nil
 	}
 	switch err := a.take(address.Token, r); {
+	case fault.Is(err, fault.RequesterGone) && !a.mine(&address): // it ended in between
+		return rpc.HandedWrongly, nil
 	case fault.Is(err, fault.RequesterGone):
 		return rpc.HandedNobody, nil
 	case err != nil:

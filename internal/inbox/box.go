@@ -191,6 +191,14 @@ func (b *Box) release(e *entry) []*Caller {
 	return callers
 }
 
+// Kept is the reply that is kept at a token; nil: none is.
+func (b *Box) Kept(token Token) *Reply {
+	if e := b.entries[token]; e != nil {
+		return e.kept
+	}
+	return nil
+}
+
 // Drop ends an entry, and gives those who waited.
 func (b *Box) Drop(token Token) []*Caller {
 	e := b.entries[token]
