@@ -269,6 +269,28 @@ func TestARepeatWhoseOriginalIsGone(t *testing.T) {
 	})
 }
 
+// A gateway that has no room for who collects is asked again, and not all the time.
+func TestWhoCollectsAtACrowdedGateway(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.start(one, func(cfg *ask.Config) { cfg.Pending = 1 })
+		c := w.ask(one, named("c1"))
+		d := w.ask(two, named("c1"))
+		time.Sleep(10 * time.Second)
+		say(t, d, "[accepted 0 true]")
+		w.mu.Lock()
+		if w.calls > 200 { // each counts on its way back too
+			t.Errorf("%d calls", w.calls)
+		}
+		w.mu.Unlock()
+		c.call.Leave()
+		time.Sleep(time.Second)
+		if got := w.reply(three, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+		say(t, d, "[accepted 0 true reply a]")
+	})
+}
+
 // A node that stops ends what waits, and what it collects.
 func TestAGatewayThatStops(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

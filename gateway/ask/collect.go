@@ -117,7 +117,7 @@ func replyTo(batches []byte, at ident.Offset) (string, bool) {
 func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64) (*inbox.Reply, error) {
 	gone := false
 	for pause := leastPause; ctx.Err() == nil; {
-		s := a.cfg.Topology.Snapshot()
+		s, began := a.cfg.Topology.Snapshot(), time.Now()
 		var got rpc.Collected
 		var err error
 		if gone = gone || !a.lives(s, &to); !gone {
@@ -133,21 +133,22 @@ func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64) (*inbox.
 			got, err = a.fromLeader(ctx, s, &to, until, wait)
 		}
 		switch {
+		case err != nil && !passing(err):
+			return nil, err
 		case err != nil:
-			if !passing(err) {
-				return nil, err
-			}
-			if !a.await(ctx, s.Index, pause) {
-				return nil, nil
-			}
-			pause = min(2*pause, mostPause)
-			continue
 		case got.Reply != nil:
 			return got.Reply, nil
 		case got.Fate == rpc.Over:
 			return nil, fault.New(fault.ReplyTimeout, "no reply came within the %s of the original request", to.Timeout)
 		}
-		pause = leastPause
+		if time.Since(began) > mostPause { // it was waited there
+			pause = leastPause
+			continue
+		}
+		if !a.await(ctx, s.Index, pause) {
+			return nil, nil
+		}
+		pause = min(2*pause, mostPause)
 	}
 	return nil, nil
 }
