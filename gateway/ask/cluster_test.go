@@ -329,3 +329,29 @@ func TestWhatAGatewayThatStopsLeaves(t *testing.T) {
 		say(t, w.ask(three, named("c2")), "[accepted 1 true reply b]")
 	})
 }
+
+// A batch that was sent again says that a request was there before. A gateway that stops
+// does not look whether that was this one; whoever repeats it elsewhere is not told that its
+// time is up.
+func TestARequestThatWasSentAgainWhileItsGatewayStops(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.hold = make(chan struct{})
+		w.spoil = func(res publish.Result) (publish.Result, bool) {
+			res.Duplicate = true
+			return res, true
+		}
+		a := w.ask(one, named("c1"))
+		w.asks[one].Drain()
+		close(w.hold)
+		synctest.Wait()
+		say(t, a, "[draining]")
+		w.hold, w.spoil = nil, nil
+		b := w.ask(two, named("c1"))
+		synctest.Wait()
+		say(t, b, "[accepted 0 true]")
+		if got := w.reply(three, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+		say(t, b, "[accepted 0 true reply a]")
+	})
+}

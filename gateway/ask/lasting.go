@@ -123,7 +123,8 @@ func (a *Ask) published(k *lasting, res publish.Result) {
 	}
 	at := Accepted{Partition: res.Partition, Offset: res.Offset, Correlation: k.key.correlation, Duplicate: res.Duplicate}
 	a.mu.Lock()
-	if res.Err == nil && res.Duplicate {
+	kept := res.Err == nil // if not under this inbox, then under that of another
+	if kept && res.Duplicate {
 		res.Err = a.collectLocked(k, at, res.Timestamp)
 		if res.Err == nil {
 			a.mu.Unlock()
@@ -135,7 +136,7 @@ func (a *Ask) published(k *lasting, res publish.Result) {
 	switch {
 	case res.Err == nil:
 		k.stage, k.accepted = known, at
-	case fault.Is(res.Err, fault.UnknownOutcome):
+	case kept, fault.Is(res.Err, fault.UnknownOutcome):
 		k.stage = unsure
 	default:
 		a.dropLocked(k)
