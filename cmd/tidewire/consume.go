@@ -45,9 +45,10 @@ its own, and other ones given are an error.
 
 With --exec a shell runs the command for each record: its standard input is the
 record's value, and it finds TIDEWIRE_TOPIC, TIDEWIRE_PARTITION, TIDEWIRE_OFFSET,
-TIDEWIRE_KEY, TIDEWIRE_DELIVERY and TIDEWIRE_MESSAGE (the whole message as JSON) in its
-environment. Exit code 0 acknowledges the record, 65 rejects it (it is not delivered
-again and goes to the dead-letter topic), any other gives it back to be delivered again.
+TIDEWIRE_KEY, TIDEWIRE_HEADERS (as JSON), TIDEWIRE_CONTENT_TYPE, TIDEWIRE_DELIVERY and
+TIDEWIRE_MESSAGE (the whole message as JSON) in its environment. Exit code 0 acknowledges
+the record, 65 rejects it (it is not delivered again and goes to the dead-letter topic),
+any other gives it back to be delivered again.
 A command that runs for longer than the lease keeps the record. Without --exec each
 record is printed, as tail prints it, and acknowledged.
 
@@ -95,18 +96,9 @@ func (f *consumeFlags) add(fs *pflag.FlagSet) {
 
 // settings are those of the group that were given.
 func (f *consumeFlags) settings(fs *pflag.FlagSet, now time.Time) (client.GroupSettings, error) {
-	var faults []error
+	faults := []error{checkWork(f.parallel, f.limit, f.idle)}
 	if f.group == "" {
 		faults = append(faults, errors.New("consume needs --group"))
-	}
-	if f.parallel < 1 || f.parallel > 1000 {
-		faults = append(faults, fmt.Errorf("--parallel: %d is not from 1 to 1000", f.parallel))
-	}
-	if f.limit < 0 {
-		faults = append(faults, fmt.Errorf("--limit: %d is less than 0", f.limit))
-	}
-	if f.idle < 0 {
-		faults = append(faults, fmt.Errorf("--idle: %s is less than 0", f.idle))
 	}
 	s := client.GroupSettings{Group: f.group}
 	if fs.Changed("mode") {
@@ -136,6 +128,21 @@ func (f *consumeFlags) settings(fs *pflag.FlagSet, now time.Time) (client.GroupS
 	return s, errors.Join(faults...)
 }
 
+// checkWork checks what commands have that work on messages of a group.
+func checkWork(parallel int, limit int64, idle time.Duration) error {
+	var faults []error
+	if parallel < 1 || parallel > 1000 {
+		faults = append(faults, fmt.Errorf("--parallel: %d is not from 1 to 1000", parallel))
+	}
+	if limit < 0 {
+		faults = append(faults, fmt.Errorf("--limit: %d is less than 0", limit))
+	}
+	if idle < 0 {
+		faults = append(faults, fmt.Errorf("--idle: %s is less than 0", idle))
+	}
+	return errors.Join(faults...)
+}
+
 func (f *consumeFlags) run(ctx context.Context, r *remote, c *client.Client, topic string, settings client.GroupSettings) error {
 	if err := register(ctx, c, topic, settings); err != nil {
 		return err
@@ -146,7 +153,8 @@ func (f *consumeFlags) run(ctx context.Context, r *remote, c *client.Client, top
 	}
 	if f.exec != "" {
 		cfg.Parallel = f.parallel
-		cfg.Do = shell{command: f.exec, topic: topic, out: r.out, err: r.err, environ: r.environ}.run
+		sh := shell{command: f.exec, topic: topic, environ: r.environ}
+		cfg.Do = func(ctx context.Context, m client.Leased) error { return sh.consume(ctx, m, r.out, r.err) }
 	} else {
 		cfg.Parallel = pageMessages
 		cfg.Each = func(m client.Leased) error { return printMessage(r, m.Message) }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/fault"
@@ -152,6 +153,7 @@ func (f *fake) join(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 	}
 	g.epoch++
 	clear(g.leased)
+	f.joins <- t.name + "/" + g.name
 	answer(w, 200, map[string]any{"member": g.member, "epoch": g.epoch, "heartbeat": "1s", "session": "3s", "partitions": t.numbers()})
 }
 
@@ -164,6 +166,24 @@ func (f *fake) take(w http.ResponseWriter, r *http.Request, t *fakeTopic, g *fak
 		panic(http.ErrAbortHandler)
 	}
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
+	all := g.lease(t, limit)
+	if len(all) == 0 {
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(wait):
+		case <-r.Context().Done():
+		}
+		f.mu.Lock()
+		all = g.lease(t, limit)
+	}
+	answer(w, 200, map[string]any{"messages": all})
+}
+
+// lease gives messages that nobody has to the member.
+func (g *fakeGroup) lease(t *fakeTopic, limit int) []any {
 	all := []any{}
 	for i, log := range t.logs {
 		for o, m := range log {
@@ -179,7 +199,7 @@ func (f *fake) take(w http.ResponseWriter, r *http.Request, t *fakeTopic, g *fak
 			all = append(all, fields)
 		}
 	}
-	answer(w, 200, map[string]any{"messages": all})
+	return all
 }
 
 func (f *fake) settle(w http.ResponseWriter, r *http.Request, _ *fakeTopic, g *fakeGroup) {

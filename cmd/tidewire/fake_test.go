@@ -20,14 +20,16 @@ import (
 // test is the command's own.
 type fake struct {
 	*httptest.Server
-	mu      sync.Mutex
-	topics  map[string]*fakeTopic
-	groups  map[string]*fakeGroup // by topic/group
-	trouble map[string][]string   // by call: what goes wrong with its next ones
-	calls   []string              // method and path of every call
-	bearer  string                // Authorization of the last one
-	changed chan struct{}         // closed and replaced when a record came
-	box     fakeNode
+	mu       sync.Mutex
+	topics   map[string]*fakeTopic
+	groups   map[string]*fakeGroup   // by topic/group
+	requests map[string]*fakeRequest // by correlation id
+	joins    chan string             // topic/group of each join
+	trouble  map[string][]string     // by call: what goes wrong with its next ones
+	calls    []string                // method and path of every call
+	bearer   string                  // Authorization of the last one
+	changed  chan struct{}           // closed and replaced when a record came
+	box      fakeNode
 }
 
 // fakeNode is a node that a drain empties with every look at it.
@@ -76,7 +78,7 @@ type fakeTopic struct {
 }
 
 func newFake() *fake {
-	f := &fake{topics: map[string]*fakeTopic{}, groups: map[string]*fakeGroup{}, trouble: map[string][]string{}, changed: make(chan struct{}), box: fakeNode{led: 2, clients: 1}}
+	f := &fake{topics: map[string]*fakeTopic{}, groups: map[string]*fakeGroup{}, requests: map[string]*fakeRequest{}, joins: make(chan string, 1000), trouble: map[string][]string{}, changed: make(chan struct{}), box: fakeNode{led: 2, clients: 1}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if f.takes("ready") == "no" {
@@ -137,6 +139,7 @@ func newFake() *fake {
 	mux.HandleFunc("GET /topics/{topic}", f.with(f.poll))
 	mux.HandleFunc("GET /topics/{topic}/events", f.events)
 	f.serveGroups(mux)
+	f.serveRequests(mux)
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.calls = append(f.calls, r.Method+" "+r.URL.Path)

@@ -15,11 +15,20 @@ import (
 
 // headersJSON writes name=value pairs as a JSON object.
 func headersJSON(pairs []string) ([]byte, error) {
-	if len(pairs) == 0 {
-		return nil, nil
+	fields, err := headerFields(pairs)
+	if len(fields) == 0 {
+		return nil, err
 	}
+	object := wire.Begin(nil)
+	for _, f := range fields {
+		object.Str(f.Name, f.Value)
+	}
+	return object.Close(), err
+}
+
+// headerFields reads name=value pairs.
+func headerFields(pairs []string) (fields []record.HeaderField, err error) {
 	var faults []error
-	var fields []record.HeaderField
 	for _, p := range pairs {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok {
@@ -33,11 +42,7 @@ func headersJSON(pairs []string) ([]byte, error) {
 		}
 		fields = more
 	}
-	object := wire.Begin(nil)
-	for _, f := range fields {
-		object.Str(f.Name, f.Value)
-	}
-	return object.Close(), errors.Join(faults...)
+	return fields, errors.Join(faults...)
 }
 
 // encode makes a record of a line. After an error the record still says which
@@ -68,20 +73,27 @@ func (e encoder) encode(l line) (producer.Record, error) {
 	if contentType != record.JSON {
 		out.Str("content_type", contentType)
 	}
-	switch {
-	case wire.IsJSON(contentType):
+	if wire.IsJSON(contentType) {
 		// Checked here: one bad line must not break the framing of the others.
 		if err := wire.CheckJSON(l.text); err != nil {
 			return r, fmt.Errorf("the line is no JSON: %w", err)
 		}
-		out.Raw("value", bytes.TrimSpace(l.text))
-	case wire.IsText(contentType) && utf8.Valid(l.text):
-		out.Str("value", string(l.text))
-	default:
-		out.Raw("value_base64", wire.AppendBase64(nil, l.text))
 	}
+	addValue(out, contentType, l.text)
 	r.JSON = append(out.Close(), '\n')
 	return r, nil
+}
+
+// addValue adds a value as messages have theirs. What is called JSON is valid.
+func addValue(out *wire.Line, contentType string, value []byte) {
+	switch {
+	case wire.IsJSON(contentType):
+		out.Raw("value", bytes.TrimSpace(value))
+	case wire.IsText(contentType) && utf8.Valid(value):
+		out.Str("value", string(value))
+	default:
+		out.Raw("value_base64", wire.AppendBase64(nil, value))
+	}
 }
 
 // keyOf takes the key from a member of a JSON object: a string as it is, a

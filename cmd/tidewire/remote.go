@@ -47,7 +47,42 @@ func (r *remote) addOutput(cmd *cobra.Command) {
 
 // open checks the common flags and makes the client.
 func (r *remote) open() (*client.Client, error) {
-	c, err := r.openWithoutToken()
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	return r.client(r.address())
+}
+
+// openAll is open where several servers may be named, with commas between.
+func (r *remote) openAll() ([]*client.Client, error) {
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	var all []*client.Client
+	for server := range strings.SplitSeq(r.address(), ",") {
+		c, err := r.client(strings.TrimSpace(server))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// openWithoutToken makes a client for calls that need none.
+func (r *remote) openWithoutToken() (*client.Client, error) {
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	return anonymous(r.address())
+}
+
+// address is what was given for a server.
+func (r *remote) address() string { return cmp.Or(r.server, r.variable(serverVariable), defaultServer) }
+
+// client makes a client of a server that shows the token.
+func (r *remote) client(server string) (*client.Client, error) {
+	c, err := anonymous(server)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +92,8 @@ func (r *remote) open() (*client.Client, error) {
 	return c, nil
 }
 
-// openWithoutToken makes a client for calls that need none.
-func (r *remote) openWithoutToken() (*client.Client, error) {
-	if err := r.checkOutput(); err != nil {
-		return nil, err
-	}
-	server := cmp.Or(r.server, r.variable(serverVariable), defaultServer)
+// anonymous makes a client that says nothing of who calls.
+func anonymous(server string) (*client.Client, error) {
 	if host, port, err := net.SplitHostPort(server); err == nil && host != "" && port != "" && strings.Trim(port, "0123456789") == "" {
 		server = "http://" + server // localhost:8080 can mean nothing else
 	}

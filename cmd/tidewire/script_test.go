@@ -4,13 +4,23 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"tidewire": main, "coarsened": coarsened})
+	testscript.Main(m, map[string]func(){"tidewire": main, "coarsened": coarsened, "foreground": foreground})
+}
+
+// foreground is tidewire in a process group of its own, as a shell at a terminal starts it.
+func foreground() {
+	if err := syscall.Setpgid(0, 0); err != nil {
+		panic(err)
+	}
+	main()
 }
 
 // TestScripts runs testdata/script: each is a session at a shell, beside a
@@ -19,6 +29,7 @@ func TestMain(m *testing.M) {
 //	trouble CALL WHAT...   the next calls get into these troubles, one each, and no others
 //	called 'METHOD PATH' N the server was called so N times
 //	bearer TOKEN           the last call showed this token
+//	joined TOPIC/GROUP     waits until somebody has joined the group
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -64,6 +75,19 @@ func TestScripts(t *testing.T) {
 				}
 				if f.bearer != want {
 					ts.Fatalf("the last call had %q", f.bearer)
+				}
+			},
+			"joined": func(ts *testscript.TestScript, _ bool, args []string) {
+				f, patience := ts.Value("fake").(*fake), time.After(30*time.Second)
+				for {
+					select {
+					case who := <-f.joins:
+						if who == args[0] {
+							return
+						}
+					case <-patience:
+						ts.Fatalf("nobody joined %s", args[0])
+					}
 				}
 			},
 			"lines": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -42,7 +42,8 @@ func newToken(p process) *cobra.Command {
 In production an identity provider does that.
 
 A pattern names topics: * stands for any run of characters, {sub} for the token's subject.
-Several are separated by commas. --admin gives every right.
+Several are separated by commas. --admin gives every right. Who responds needs group and
+reply; who asks, request.
 
 The token is printed as it is, also in a pipe; --output json adds its end.`,
 		Example: `  export TIDEWIRE_TOKEN=$(tidewire token --auth-key-file key --sub alice --publish 'orders.*' --subscribe '*')

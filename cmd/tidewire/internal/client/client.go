@@ -127,6 +127,17 @@ type request struct {
 // do sends a request and returns the answer if its status is below 300; the
 // caller closes its body. Everything else is an *Unreachable or a *Problem.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil || resp.StatusCode < 300 {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	return nil, readProblem(resp)
+}
+
+// send sends a request and returns the answer, whatever its status. Its errors are
+// *Unreachable.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	ctx, quiet := listen(ctx, cmp.Or(r.silence, answerSilence))
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -139,11 +150,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		return nil, c.broken(quiet.cause(err))
 	}
 	resp.Body = body{resp.Body, quiet}
-	if resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	return nil, readProblem(resp)
+	return resp, nil
 }
 
 func (c *Client) request(ctx context.Context, r request) (*http.Request, error) {
@@ -231,8 +238,11 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return resp.StatusCode, nil
 }
 
-// topicPath is the path of a topic. A name of only dots would be eaten as a
-// step up; no topic has one, but a mistyped command may.
-func topicPath(name string, more string) string {
-	return "/topics/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E") + more
+// topicPath is the path of a topic.
+func topicPath(name string, more string) string { return under("/topics", name, more) }
+
+// under is the path of a name. One of only dots would be eaten as a step up; no topic
+// has one, but a mistyped command may.
+func under(root, name, more string) string {
+	return root + "/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E") + more
 }

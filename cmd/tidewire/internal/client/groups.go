@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -131,12 +130,10 @@ type Move struct {
 	Force   bool             `json:"force,omitempty"`
 }
 
-func groupPath(topic, more string) string {
-	return "/groups" + strings.TrimPrefix(topicPath(topic, more), "/topics")
-}
+func groupPath(topic, more string) string { return under("/groups", topic, more) }
 
 func oneGroup(topic, group, more string) string {
-	return groupPath(topic, "/"+strings.ReplaceAll(url.PathEscape(group), ".", "%2E")+more)
+	return groupPath(topic, under("", group, more))
 }
 
 // RegisterGroup makes a group, or finds it just so.

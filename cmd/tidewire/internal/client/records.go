@@ -102,12 +102,13 @@ func parseResult(raw json.RawMessage) (Result, error) {
 
 // Message is what the command line needs of a message; Raw is the whole of it.
 type Message struct {
-	Partition   uint32          `json:"partition"`
-	Offset      int64           `json:"offset"`
-	ContentType string          `json:"content_type"`
-	Value       json.RawMessage `json:"value"`
-	Base64      *[]byte         `json:"value_base64"`
-	Tombstone   bool            `json:"tombstone"`
+	Partition   uint32            `json:"partition"`
+	Offset      int64             `json:"offset"`
+	ContentType string            `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	Value       json.RawMessage   `json:"value"`
+	Base64      *[]byte           `json:"value_base64"`
+	Tombstone   bool              `json:"tombstone"`
 
 	Raw json.RawMessage `json:"-"` // on one line
 }
