@@ -15,7 +15,7 @@ import (
 func newBench(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a server: publishing, latency, fan-out, groups, connections, restarts",
+		Short: "Measure a server: publishing, latency, fan-out, groups, requests, connections, restarts",
 		Long: `Bench puts a load on a running server (--server), or on one that it starts for the
 purpose in a data folder of its own and ends again (--spawn), and prints rates,
 latencies by percentile, and what server and load generator used per message.
@@ -33,11 +33,12 @@ what is there: topics named bench-… and folders named tidewire-bench-… in --
   tidewire bench latency --spawn --rate 1000
   tidewire bench fanout --spawn --subscribers 10000 --in-flight 8
   tidewire bench groups --spawn --nodes 3 --partitions 6
+  tidewire bench requests --spawn --requesters 64
   tidewire bench connections --server http://127.0.0.1:8080 --server-pid 4711`,
 		Args: nearestCommand,
 		RunE: group,
 	}
-	cmd.AddCommand(newBenchPublish(p), newBenchLatency(p), newBenchFanout(p), newBenchConnections(p), newBenchGroups(p), newBenchRestart(p), newBenchFloor(p))
+	cmd.AddCommand(newBenchPublish(p), newBenchLatency(p), newBenchFanout(p), newBenchConnections(p), newBenchGroups(p), newBenchRequests(p), newBenchRestart(p), newBenchFloor(p))
 	return cmd
 }
 

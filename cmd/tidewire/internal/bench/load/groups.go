@@ -62,7 +62,7 @@ func (w Groups) Run(ctx context.Context, number int, p Progress) (GroupRun, erro
 	}
 	began := time.Now()
 	for _, x := range members {
-		if err := x.begin(); err != nil {
+		if err := x.begin(w.InFlight); err != nil {
 			return GroupRun{}, err
 		}
 	}

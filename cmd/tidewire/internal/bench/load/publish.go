@@ -28,6 +28,8 @@ type Publish struct {
 	Window     int     // in flight of each; over HTTP it is 1
 	Rate       float64 // publishes a second of all together; 0: a closed loop
 	Plan       Plan
+
+	speak func() dialect // what a publisher says, where it is no publish; nil: it is one
 }
 
 // Outcome is the runs of a load and how it ended.
@@ -124,6 +126,9 @@ func (w Publish) PerPublish() int {
 }
 
 func (w Publish) dialect() dialect {
+	if w.speak != nil {
+		return w.speak()
+	}
 	if w.Transport == WebSocket {
 		return newFrames(w.Records)
 	}
