@@ -119,11 +119,7 @@ func (a *API) json(ctx context.Context, method, path string, in, out any) (int, 
 		return 0, err
 	}
 	if ans.Status >= 300 {
-		p, err := ans.Problem()
-		if err != nil {
-			return ans.Status, err
-		}
-		return ans.Status, &Refused{method + " " + path, p}
+		return ans.Status, refusal(method+" "+path, ans)
 	}
 	if out == nil || ans.Body == "" {
 		return ans.Status, nil
