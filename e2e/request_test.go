@@ -171,6 +171,42 @@ func TestARepeatCollectsTheReplyOfARequestWhoseGatewayDied(t *testing.T) {
 	}
 }
 
+// TestARepeatDoesNotWaitForAPausedGateway pauses the gateway of a request, which nobody can
+// tell from one that is dead until it goes on.
+func TestARepeatDoesNotWaitForAPausedGateway(t *testing.T) {
+	t.Parallel()
+	_, _, through, other := requestCluster(t, "paused")
+	at := client.New(other.URL)
+	s := takeSeat(t, at, "paused")
+	for _, m := range []*harness.Member{through, other} {
+		served(t, client.New(m.URL), "paused")
+	}
+	first := ask(t.Context(), client.New(through.URL), "paused", "p1", `"p1"`, 12*time.Second)
+	m := s.take()
+	through.Pause()
+	repeat := ask(t.Context(), at, "paused", "p1", `"p1"`, 12*time.Second)
+	harness.Await(t, patience, "the reply is taken", func() bool {
+		err := at.Reply(t.Context(), m.Inbox(), `"to p1"`, 0)
+		if err != nil && !passingRefusal(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	repeat.gets(t, `"to p1"`)
+	t.Logf("the repeat has its reply after %s", repeat.took)
+	if most := slack(5 * time.Second); repeat.took > most {
+		t.Errorf("the repeat has its reply after %s, not within %s", repeat.took, most)
+	}
+	through.Continue()
+	<-first.done
+	if refused := (*client.Refused)(nil); first.err != nil && (!errors.As(first.err, &refused) || refused.Code != "reply-timeout") {
+		t.Errorf("the first call ends in %v", first.err)
+	}
+	if err := at.Reply(t.Context(), m.Inbox(), `"again"`, 0); !refusedWith(err, "requester-gone") {
+		t.Errorf("a second reply: %v", err)
+	}
+}
+
 // TestOneCorrelationIdTwiceAtOnceIsOneRequest asks through two gateways, and twice through one.
 func TestOneCorrelationIdTwiceAtOnceIsOneRequest(t *testing.T) {
 	t.Parallel()
