@@ -235,7 +235,8 @@ func (r *crewRequester) one(n int64) {
 	began := time.Now()
 	deadline := began.Add(r.timeout)
 	body, err := "", error(nil)
-	for try := 0; ; try++ {
+	var before []error
+	for {
 		left := time.Until(deadline).Truncate(time.Millisecond)
 		if left < time.Millisecond {
 			break
@@ -257,9 +258,10 @@ func (r *crewRequester) one(n int64) {
 		if !again || r.ctx.Err() != nil {
 			break
 		}
+		before = append(before, err)
 		pause(r.ctx, 20*time.Millisecond)
 	}
-	r.judge(q, body, err, time.Since(began))
+	r.judge(q, body, err, before, time.Since(began))
 }
 
 func (r *crewRequester) call(ctx context.Context, id, value string, left time.Duration) (string, error) {
@@ -317,8 +319,9 @@ func (r *crewRequester) socket(ctx context.Context, id, value string, left time.
 	}
 }
 
-// judge notes how a request ended: in its own reply, a timeout, or a stated error.
-func (w *requestCrew) judge(q question, body string, err error, took time.Duration) {
+// judge notes how a request ended: in its own reply, a timeout, or a stated error; before
+// is what it heard until then.
+func (w *requestCrew) judge(q question, body string, err error, before []error, took time.Duration) {
 	how := "reply"
 	refused := (*client.Refused)(nil)
 	var a questionReply
@@ -329,6 +332,9 @@ func (w *requestCrew) judge(q question, body string, err error, took time.Durati
 		how = "lost with its gateway"
 	case errors.As(err, &refused):
 		how = refused.Code
+		if how == "reply-timeout" && took < w.timeout-time.Second {
+			w.t.Errorf("request %d has no reply after %s: %v; before: %v", q.N, took, err, before) // nobody is to give up so early
+		}
 		if !slices.Contains([]string{"reply-timeout", "leader-unavailable", "not-enough-replicas", "coordinator-unavailable", "unknown-outcome", "draining", "no-responders", "throttled"}, how) {
 			w.t.Errorf("request %d: %v", q.N, err)
 		}
@@ -380,7 +386,7 @@ func (w *requestCrew) once(partitions int) {
 }
 
 // TestEveryRequestEndsWhileWhoTakesPartDies asks through three nodes while, in turn, a
-// responder is killed, a node, and the node that leads the coordinators.
+// responder is killed, a node, and the node that leads the coordinators, or a node is stopped.
 func TestEveryRequestEndsWhileWhoTakesPartDies(t *testing.T) {
 	t.Parallel()
 	requests, kills, every, partitions := int64(3_000), int64(4), time.Second, 6
@@ -410,7 +416,7 @@ func TestEveryRequestEndsWhileWhoTakesPartDies(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Logf("%d kills in %s", killed.Load(), time.Since(began).Round(time.Millisecond))
+			t.Logf("%d ends in %s", killed.Load(), time.Since(began).Round(time.Millisecond))
 			w.report()
 			w.once(partitions)
 			return
@@ -423,7 +429,13 @@ func TestEveryRequestEndsWhileWhoTakesPartDies(t *testing.T) {
 			if round%6 == 0 {
 				m = c.CoordinatorLeader()
 			}
-			m.Kill()
+			if round%8 == 4 { // as an operator does
+				if err := m.Stop(); err != nil {
+					t.Errorf("%s: %v", m.Name, err)
+				}
+			} else {
+				m.Kill()
+			}
 			c.AwaitState(patience, m, "dead")
 			c.Run(m)
 			c.AwaitWhole(patience, "calls")

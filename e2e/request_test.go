@@ -113,10 +113,25 @@ func kept(t *testing.T, api *client.API, topic string, n int64) {
 	})
 }
 
-// TestARepeatCollectsTheReplyOfARequestWhoseGatewayDied kills the gateway of a request
-// before and after its reply is given, which then is kept by the partition's leader.
+// TestARepeatCollectsTheReplyOfARequestWhoseGatewayDied ends the gateway of requests before
+// their replies are given, which then are kept by the partition's leader.
 func TestARepeatCollectsTheReplyOfARequestWhoseGatewayDied(t *testing.T) {
 	t.Parallel()
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		repeatsCollect(t, func(m *harness.Member) { m.Kill() })
+	})
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		repeatsCollect(t, func(m *harness.Member) {
+			if err := m.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+func repeatsCollect(t *testing.T, end func(*harness.Member)) {
 	c, leader, through, other := requestCluster(t, "asked")
 	s := takeSeat(t, client.New(other.URL), "asked")
 	at := client.New(other.URL)
@@ -131,7 +146,7 @@ func TestARepeatCollectsTheReplyOfARequestWhoseGatewayDied(t *testing.T) {
 	begin("before", 1)
 	begin("after", 2)
 	begin("waits", 3)
-	through.Kill()
+	end(through)
 	c.AwaitState(patience, through, "dead")
 
 	before, after, waits := s.take(), s.take(), s.take()
