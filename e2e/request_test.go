@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -101,6 +102,12 @@ func requestCluster(t *testing.T, topic string) (c *harness.Cluster, leader, one
 	c = harness.StartCluster(t, harness.ClusterOptions{})
 	c.API().CreateTopic(t, topic, `"partitions":1,"replicas":3`)
 	c.AwaitWhole(patience, topic)
+	for _, m := range c.Members { // the others hear of a new topic a little later
+		harness.Await(t, patience, m.Name+" has heard of the topic", func() bool {
+			ans, err := client.New(m.URL).Do(t.Context(), http.MethodGet, "/topics/"+topic+"?limit=1", "", "")
+			return err == nil && ans.Status == http.StatusOK
+		})
+	}
 	leader = c.Member(harness.Leaders(c.API().Topic(t, topic))[0])
 	rest := c.Others(leader)
 	return c, leader, rest[0], rest[1]

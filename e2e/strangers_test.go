@@ -140,7 +140,7 @@ func TestLackOfOpenFilesPasses(t *testing.T) {
 	kept, later := 0, []int(nil)
 	publish := func(p int) int {
 		t.Helper()
-		ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p)+"&timeout=1s", "text/plain", "wet")
+		ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p)+"&timeout=5s", "text/plain", "wet")
 		if err != nil || ans.Status != 201 && ans.Status != 429 {
 			t.Fatalf("partition %d without open files: %d %s %v", p, ans.Status, ans.Body, err)
 		}
