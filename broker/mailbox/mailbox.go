@@ -18,8 +18,8 @@ import (
 
 // Config of a Mailbox. A zero field means its default.
 type Config struct {
-	Self  ident.NodeID // required
-	Lease func() bool  // whether this node is sure to count as alive; required
+	Self  ident.NodeID            // required
+	Lease func(acted uint64) bool // whether this node is sure to lead what it does by the snapshot of an index; required
 	// Entries bounds the requests that have a reply here or are waited for; 16,384.
 	Entries int
 	Bytes   int64 // of the replies; 64 MiB
@@ -108,7 +108,7 @@ func (m *Mailbox) mineLocked(to string) (inbox.Address, error) {
 	if err := m.leadsLocked(a.Ref()); err != nil {
 		return a, err
 	}
-	if !m.cfg.Lease() {
+	if !m.cfg.Lease(m.snapshot.Index) {
 		return a, fault.New(fault.LeaderUnavailable, "this node's lease of a broker is over: it is not sure to lead")
 	}
 	return a, nil

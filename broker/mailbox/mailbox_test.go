@@ -38,7 +38,7 @@ func in(t *testing.T, f func(t *testing.T, p *post), change ...func(*mailbox.Con
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &post{t: t, sure: true}
-		cfg := mailbox.Config{Self: here, Lease: func() bool { return p.sure }}
+		cfg := mailbox.Config{Self: here, Lease: func(uint64) bool { return p.sure }}
 		for _, c := range change {
 			c(&cfg)
 		}

@@ -4360,7 +4360,7 @@ type SettleResponse_Extended struct {
 
 func (x *SettleResponse_Extended) Reset() {
 	*x = SettleResponse_Extended{}
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4372,7 @@ func (x *SettleResponse_Extended) String() string {
 func (*SettleResponse_Extended) ProtoMessage() {}
 
 func (x *SettleResponse_Extended) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4421,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4433,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4539,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4551,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4612,7 @@ type Reply_Header struct {
 
 func (x *Reply_Header) Reset() {
 	*x = Reply_Header{}
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4624,7 @@ func (x *Reply_Header) String() string {
 func (*Reply_Header) ProtoMessage() {}
 
 func (x *Reply_Header) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5011,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 }
 
 var file_tidewire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_tidewire_proto_goTypes = []any{
 	(HandReplyResponse_Handed)(0),     // 0: tidewire.v1.HandReplyResponse.Handed
 	(CollectReplyResponse_Fate)(0),    // 1: tidewire.v1.CollectReplyResponse.Fate
@@ -5090,9 +5090,10 @@ var file_tidewire_proto_goTypes = []any{
 	(*SettleRequest_Item)(nil),        // 74: tidewire.v1.SettleRequest.Item
 	(*SettleResponse_Stale)(nil),      // 75: tidewire.v1.SettleResponse.Stale
 	(*SettleResponse_Item)(nil),       // 76: tidewire.v1.SettleResponse.Item
-	(*StandingsResponse_Item)(nil),    // 77: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 78: tidewire.v1.RecordStatusResponse.Item
-	(*Reply_Header)(nil),              // 79: tidewire.v1.Reply.Header
+	(*SettleResponse_Extended)(nil),   // 77: tidewire.v1.SettleResponse.Extended
+	(*StandingsResponse_Item)(nil),    // 78: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 79: tidewire.v1.RecordStatusResponse.Item
+	(*Reply_Header)(nil),              // 80: tidewire.v1.Reply.Header
 }
 var file_tidewire_proto_depIdxs = []int32{
 	2,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -5130,10 +5131,10 @@ var file_tidewire_proto_depIdxs = []int32{
 	74, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
 	76, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
 	5,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	77, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	78, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
 	5,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	78, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
-	79, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
+	79, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	80, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
 	52, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
 	0,  // 40: tidewire.v1.HandReplyResponse.handed:type_name -> tidewire.v1.HandReplyResponse.Handed
 	52, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
@@ -5163,58 +5164,59 @@ var file_tidewire_proto_depIdxs = []int32{
 	5,  // 65: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
 	75, // 66: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
 	3,  // 67: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 68: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	7,  // 69: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	9,  // 70: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	11, // 71: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	13, // 72: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	15, // 73: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	19, // 74: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	21, // 75: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	27, // 76: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	29, // 77: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	31, // 78: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	33, // 79: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	35, // 80: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	38, // 81: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	40, // 82: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	42, // 83: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	44, // 84: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	53, // 85: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 86: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
-	46, // 87: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	48, // 88: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	50, // 89: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	53, // 90: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 91: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
-	8,  // 92: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	10, // 93: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	12, // 94: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	14, // 95: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	16, // 96: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	20, // 97: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	22, // 98: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	28, // 99: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	30, // 100: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	32, // 101: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	34, // 102: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	36, // 103: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	39, // 104: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	41, // 105: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	43, // 106: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	45, // 107: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	54, // 108: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 109: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
-	47, // 110: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	49, // 111: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	51, // 112: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	54, // 113: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 114: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
-	92, // [92:115] is the sub-list for method output_type
-	69, // [69:92] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	77, // 68: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
+	5,  // 69: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	7,  // 70: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	9,  // 71: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	11, // 72: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	13, // 73: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	15, // 74: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	19, // 75: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	21, // 76: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	27, // 77: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	29, // 78: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	31, // 79: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	33, // 80: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	35, // 81: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	38, // 82: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	40, // 83: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	42, // 84: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	44, // 85: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	53, // 86: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 87: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
+	46, // 88: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	48, // 89: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	50, // 90: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	53, // 91: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 92: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
+	8,  // 93: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	10, // 94: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	12, // 95: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	14, // 96: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	16, // 97: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	20, // 98: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	22, // 99: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	28, // 100: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	30, // 101: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	32, // 102: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	34, // 103: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	36, // 104: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	39, // 105: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	41, // 106: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	43, // 107: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	45, // 108: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	54, // 109: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 110: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
+	47, // 111: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	49, // 112: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	51, // 113: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	54, // 114: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 115: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
+	93, // [93:116] is the sub-list for method output_type
+	70, // [70:93] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -5228,7 +5230,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
