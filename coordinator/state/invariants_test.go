@@ -45,7 +45,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 		return !slices.ContainsFunc(ids, func(n ident.NodeID) bool { return !holds(n) })
 	}
 	switch {
-	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch+1 || p.Unclean > p.LeaderEpoch && p.Leader != (ident.NodeID{}):
+	case p.LeaderEpoch == 0 || p.Version == 0 || p.Unclean > p.LeaderEpoch+1 || p.Unclean > p.LeaderEpoch && p.Leader != (ident.NodeID{}) || p.Unclamped > p.LeaderEpoch+1:
 		return "an epoch or version that cannot be"
 	case len(p.Replicas) == 0 || len(p.Replicas) > topic.Settings.Replicas+len(p.Removing):
 		return "more or fewer replicas than asked for"

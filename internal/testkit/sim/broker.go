@@ -196,7 +196,7 @@ func (b *broker) open(t *cluster.Topic, part *cluster.Partition) *held {
 	}
 	r := replica.New(replica.Config{
 		Partition: t.Ref(part.Index), Topic: topicName, Self: b.id, Log: l, Machine: machine, Rebuild: rebuild, Outlet: outlet{b, b.p.life},
-		Lease: func() bool { return b.w.now < b.lease }, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
+		Lease: b.leads, Alive: b.alive, Now: b.now, Lag: b.w.set.Lag, Logger: b.w.logger(b.name()),
 	})
 	l.snapshotter = r.Snapshot
 	h := &held{replica: r, log: l}
@@ -352,8 +352,8 @@ func (b *broker) alone(p *cluster.Partition) bool {
 
 // leads says whether this broker is sure to lead what its snapshot says it leads.
 func (b *broker) leads() bool {
-	sure := b.w.moment().Before(b.leases.Leads(b.snapshot.Index))
-	if !sure && b.w.moment().Before(b.leases.Until()) {
+	sure := b.now().Before(b.leases.Leads(b.snapshot.Index))
+	if !sure && b.now().Before(b.leases.Until()) {
 		b.w.reached.hit("lease that is newer than the feed")
 	}
 	return sure

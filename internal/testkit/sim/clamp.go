@@ -19,6 +19,9 @@ func (b *broker) clamps() {
 // unclamped are the partitions that it leads and whose groups have yet to hear of it.
 func (b *broker) unclamped() (all []*cluster.Partition) {
 	t := b.snapshot.Topics[topicName]
+	if t == nil || t.ID != b.topic {
+		return nil
+	}
 	for i := range t.Partitions {
 		if p := &t.Partitions[i]; p.Unclamped != 0 && p.Leader == b.id {
 			all = append(all, p)
@@ -31,7 +34,7 @@ func (b *broker) clamp() {
 	change := cluster.Clamp{Leader: b.self}
 	wanted := b.unclamped()
 	for _, p := range wanted {
-		r := b.replica(ref(int(p.Index)))
+		r := b.replica(b.ref(int(p.Index)))
 		if r == nil {
 			continue
 		}
@@ -39,7 +42,7 @@ func (b *broker) clamp() {
 			continue
 		}
 		if end, err := r.EpochEnd(p.Unclamped - 1); err == nil {
-			change.Of = append(change.Of, cluster.ClampOf{Partition: ref(int(p.Index)), Epoch: p.LeaderEpoch, End: end})
+			change.Of = append(change.Of, cluster.ClampOf{Partition: b.ref(int(p.Index)), Epoch: p.LeaderEpoch, End: end})
 		}
 	}
 	again := func() { b.w.in(b.p, b.w.between(10*time.Millisecond, 60*time.Millisecond), b.clamp) }

@@ -98,8 +98,8 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	if e := change.Expire; e != nil {
 		for _, l := range e.Lives {
 			w.note("council", "expires %s", w.brokerOf(l.Node).name())
-			if b := w.brokerOf(l.Node); b.p.up && b.self == l && w.now < b.lease && after.Nodes[l.Node].Over() && !before.Nodes[l.Node].Over() {
-				w.fail("leases-hold", "the life of %s is declared over, and its lease lasts until %s", b.name(), b.lease)
+			if b := w.brokerOf(l.Node); b.p.up && b.self == l && b.now().Before(b.leases.Until()) && after.Nodes[l.Node].Over() && !before.Nodes[l.Node].Over() {
+				w.fail("leases-hold", "the life of %s is declared over, and its lease lasts until %s", b.name(), b.leases.Until())
 			}
 		}
 	}

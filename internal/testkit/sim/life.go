@@ -113,7 +113,7 @@ func (b *broker) renew(life cluster.Life, attempt int) {
 	if attempt != b.attempt {
 		return
 	}
-	sent := b.w.moment()
+	sent := b.now()
 	b.w.council.renew(b.p, life, func(lease cluster.Lease, fenced bool) {
 		switch {
 		case attempt != b.attempt:
@@ -122,7 +122,7 @@ func (b *broker) renew(life cluster.Life, attempt int) {
 			b.w.reached.hit("fenced by the coordinator")
 			b.register()
 		default:
-			b.leases = b.leases.With(b.w.moment(), sent.Add(lease.For), lease.Index)
+			b.leases = b.leases.With(b.now(), sent.Add(lease.For), lease.Index)
 		}
 	})
 	b.w.in(b.p, b.w.set.Lease/4, func() { b.renew(life, attempt) })

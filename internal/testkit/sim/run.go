@@ -30,12 +30,12 @@ type Result struct {
 func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
-	set.Unclean = seed%8 == 7 && set.Replicas > 1
+	set.Unclean = (seed%8 == 7 || seed%16 == 10) && set.Replicas > 1
 	set.Replicated, set.Reborn = seed%16 == 5, seed%16 == 9
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
-	set.Apart = set.Apart || set.Unclean && seed%16 == 7 // who elects is there when all but one die
+	set.Apart = set.Apart || set.Unclean && (seed%16 == 7 || seed%32 == 10) // who elects is there when all but one die
 	faults := schedule(rng, &set)
 	faults = append(faults, extras(rand.New(rand.NewPCG(seed, 4)), &set)...)
 	return set, faults
@@ -298,7 +298,7 @@ func (w *World) dispensable(b *broker) bool {
 			if o.lost || o.harmed(i) {
 				return false
 			}
-			if node := w.council.now().Nodes[n]; o != b && o.p.runs() && counted(p, n) && node.Serves() && o.self == node.Life() && w.moment().Before(o.leases.Until()) {
+			if node := w.council.now().Nodes[n]; o != b && o.p.runs() && counted(p, n) && node.Serves() && o.self == node.Life() && o.now().Before(o.leases.Until()) {
 				well++
 			}
 		}

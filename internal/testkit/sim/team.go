@@ -141,17 +141,6 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 	what := func(format string, args ...any) string {
 		return fmt.Sprintf("%s, partition %d, offset %d to %s: ", t.name, u.part, o, by.name) + fmt.Sprintf(format, args...)
 	}
-	if l.settled[o] {
-		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
-	}
-	for _, g := range l.grips[o] {
-		if m, there := u.group.Member(g.worker.name); g.holds(w.now) && g.by == u.m && there && m.Epoch == g.epoch {
-			w.fail("leases-last", "%s", what("%s has it until %s", g.worker.name, g.until))
-		}
-	}
-	if delivery > w.set.MaxDeliveries {
-		w.fail("poison-ends", "%s", what("delivery %d", delivery))
-	}
 	maps.DeleteFunc(l.grips, func(_ ident.Offset, all []grip) bool {
 		return !slices.ContainsFunc(all, func(g grip) bool { return g.holds(w.now) })
 	})
@@ -177,6 +166,11 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 	}
 	if l.settled[o] {
 		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
+	}
+	for _, g := range l.grips[o] {
+		if m, there := u.group.Member(g.worker.name); g.holds(w.now) && g.by == u.m && there && m.Epoch == g.epoch {
+			w.fail("leases-last", "%s", what("%s has it until %s", g.worker.name, g.until))
+		}
 	}
 	if delivery > w.set.MaxDeliveries {
 		w.fail("poison-ends", "%s", what("delivery %d", delivery))

@@ -209,7 +209,7 @@ func (k *worker) fenced(life, part int, err error) {
 	}
 	// Whoever does not own a partition is told the same of that partition alone.
 	if g := k.w.routes().Groups[k.w.topic].Get(k.team.name); g != nil {
-		if m, ok := g.Member(k.name); ok && m.Epoch >= k.epoch {
+		if m, ok := g.Member(k.name); ok && m.Epoch == k.epoch {
 			return
 		}
 	}
@@ -232,13 +232,13 @@ func (k *worker) settle(j job) {
 			}
 		}
 	}
-	var held []ident.Offset // that it has done with, up to one
+	var held []job // that it has done with, up to one
 	switch n := w.rng.IntN(20); {
 	case !w.healing && j.o%17 != 3 && n < 4:
 		of.Through, acks = j.o, true
 		for _, o := range k.hands {
 			if o.part == j.part && o.o < j.o {
-				held = append(held, o.o)
+				held = append(held, o)
 			}
 		}
 	case w.healing || j.o%17 != 3 && n < 14:
@@ -277,9 +277,9 @@ func (k *worker) settle(j job) {
 				return slices.ContainsFunc(stale, func(s rpc.Stale) bool { return s.Offset == o })
 			}
 			if acks && err == nil && !named(j.o) {
-				for _, o := range append(held, j.o) {
-					if !named(o) {
-						k.team.told(j.part, o, reset)
+				for _, h := range append(held, j) {
+					if !named(h.o) {
+						k.team.told(h, reset)
 					} else {
 						w.reached.hit("record before another one named as not acknowledged with it")
 					}
