@@ -164,8 +164,9 @@ func (g *groupCrew) live(ctx context.Context, m *crewMember, j client.Joined) er
 	for ctx.Err() == nil {
 		all, err := g.pick().TakeMessages(ctx, g.topic, g.group, j, 20, "500ms")
 		if err != nil {
-			if !passingRefusal(err) {
-				return err
+			var r *client.Refused
+			if !passingRefusal(err) || !errors.As(err, &r) {
+				return err // no answer: what was leased in it comes first to who joins again
 			}
 			pause(ctx, 50*time.Millisecond)
 			continue

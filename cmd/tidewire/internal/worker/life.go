@@ -101,6 +101,8 @@ func (l *life) fetch(ctx, life context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case unheard(err):
+			return err // what was leased in the lost answer comes back by joining again
 		case err != nil && passing(err):
 			l.cfg.Note("%v; trying again", err)
 			if !sleep.For(ctx, leastPause) {

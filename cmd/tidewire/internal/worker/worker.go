@@ -102,6 +102,12 @@ func passing(err error) bool {
 	if errors.As(err, &p) {
 		return p.Retryable()
 	}
+	return unheard(err)
+}
+
+// unheard says that no answer came. Records may be leased in it, that nobody works on for as
+// long as their leases last, while those behind them go out. Who joins again has them first.
+func unheard(err error) bool {
 	var gone *client.Unreachable
 	return errors.As(err, &gone)
 }
@@ -127,7 +133,7 @@ func (w *Worker) live(ctx context.Context, joined client.Joined) error {
 	}
 	end(nil)
 	beside.Wait()
-	if !fenced(err) {
+	if !fenced(err) && !unheard(err) { // who joins again keeps what it owns
 		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 		defer cancel()
 		if gone := w.cfg.Server.Leave(bye, w.cfg.Topic, w.cfg.Group, joined); gone != nil && !fenced(gone) && err == nil {

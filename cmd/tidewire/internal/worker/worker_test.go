@@ -109,6 +109,7 @@ func (q *queue) Take(ctx context.Context, _, _ string, j client.Joined, limit in
 				q.leased[out[i].Offset], q.until[out[i].Offset] = out[i], time.Now().Add(lease)
 			}
 			q.waiting = q.waiting[n:]
+			err = q.next("answer", j.Epoch) // which may be lost
 		}
 		q.mu.Unlock()
 		if err != nil || n > 0 || !time.Now().Before(end) {
@@ -254,6 +255,27 @@ func TestAFencedMemberJoinsAgain(t *testing.T) {
 		w, err := play(t, q, worker.Config{Limit: 6, Do: func(context.Context, client.Leased) error { return nil }})
 		if err != nil || w.Done() != 6 || q.epoch != 2 {
 			t.Errorf("%d done in epoch %d: %v", w.Done(), q.epoch, err)
+		}
+	})
+}
+
+// What was leased in an answer that did not come is in nobody's hands: what follows it
+// waits for it.
+func TestWhatWasLeasedInALostAnswerComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(6)
+		q.fail["answer"] = []error{nil, nil, &client.Unreachable{Server: "x", Err: errors.New("connection reset")}}
+		var worked []int64
+		began := time.Now()
+		_, err := play(t, q, worker.Config{Limit: 6, Do: func(_ context.Context, m client.Leased) error {
+			worked = append(worked, m.Offset)
+			if len(worked) < 6 && q.left {
+				t.Error("it left, and its partitions moved")
+			}
+			return nil
+		}})
+		if err != nil || !slices.Equal(worked, ascending(6)) || q.epoch != 2 || time.Since(began) >= lease {
+			t.Errorf("worked on %d in epoch %d, after %s: %v", worked, q.epoch, time.Since(began), err)
 		}
 	})
 }
