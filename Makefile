@@ -93,7 +93,7 @@ race: ## tests of everything else but e2e, with the race detector
 .PHONY: e2e
 e2e: build ## tests with real processes, against ./bin/tidewire
 	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
-		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 6 $(TESTFLAGS) ./e2e/...; \
+		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 4 $(TESTFLAGS) ./e2e/...; \
 	fi
 
 # What the lock file names, and nothing else; npm keeps a copy of it there.
