@@ -353,14 +353,16 @@ func (g *replicaWorld) step(l *Log) error {
 }
 
 func (g *replicaWorld) forget(l *Log) error {
-	m := g.now()
-	if m.at <= m.end().Offset {
+	if m := g.now(); m.at <= m.end().Offset {
 		return nil
 	}
 	g.saw("forgotten")
+	g.mu.Lock() // what is under way becomes durable meanwhile
+	m := g.allowed[0]
 	forgotten := m
 	forgotten.at = 0
-	g.is(forgotten, m) // it may not be on the disk before the power fails
+	g.allowed = []plain{forgotten, m} // it may not be on the disk before the power fails
+	g.mu.Unlock()
 	if err := l.Forget(); err != nil {
 		return err
 	}
