@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// linked is a stream over TCP, and its other end.
-func linked(t *testing.T) (f, other *framed) {
+// overTCP is a stream over TCP, and its other end.
+func overTCP(t *testing.T) (f, other *framed) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func numbered(i, size int) (e encoder) {
 // is sent then.
 func TestAPostWaitsForNobody(t *testing.T) {
 	for _, size := range []int{100, referFrom - 1, referFrom, 300 << 10} {
-		f, other := linked(t)
+		f, other := overTCP(t)
 		n := 0
 		for f.ready() { // which the kernel bounds
 			e := numbered(n, size)
@@ -71,7 +71,7 @@ func TestAPostWaitsForNobody(t *testing.T) {
 
 // Behind a frame that was cut nothing goes, be it sent or posted.
 func TestAPostOverABrokenConnection(t *testing.T) {
-	f, _ := linked(t)
+	f, _ := overTCP(t)
 	for f.ready() {
 		e := numbered(0, 100<<10)
 		if err := f.post(frameMessage, &e); err != nil {
