@@ -156,7 +156,6 @@ func (j *Journal) prepareLoop(ctx context.Context, first bool) error {
 		size = s.cfg.FirstBytes // somebody waits: be quick
 	}
 	for {
-		s.preparing.Store(size)
 		f, err := s.prepare(size)
 		s.preparing.Store(0)
 		passes := vfs.IsNoSpace(err) || vfs.IsNoFiles(err)
@@ -317,6 +316,7 @@ func (s *fileSet) blank(spare string, old fileRef, size int64) (vfs.File, error)
 	if free, err := fsys.Free(s.cfg.Dir); err == nil && free < size+size/8 {
 		return nil, fmt.Errorf("%d bytes are free, a journal file takes %d: %w", free, size, syscall.ENOSPC)
 	}
+	s.preparing.Store(size)
 	f, err := fsys.Create(spare)
 	if err != nil {
 		return nil, err

@@ -109,6 +109,38 @@ func TestAFullDiskRefusesAndHeals(t *testing.T) {
 	})
 }
 
+// What is written between two questions for the free space counts: a disk that
+// takes everything in no time still keeps what has to stay free.
+func TestAFastDiskKeepsItsFreeSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const capacity, least = 400 << 10, 40 << 10
+		disk := faultfs.New(capacity)
+		cfg := small("/data")
+		cfg.FS, cfg.MinFreeBytes, cfg.CheckpointBytes, cfg.IndexBytes = disk, least, 20<<10, 64<<10
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 64 << 10})
+		began := time.Now()
+		for i := int64(0); ; i++ {
+			err := l.Admit(300)
+			if fault.Is(err, fault.DiskFull) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustPut(t, l, 1, i, 1, 200)
+			synctest.Wait() // for the segments, which takes no time either
+		}
+		if took := time.Since(began); took >= freeEvery {
+			t.Fatalf("it took %s: the file system was asked again meanwhile", took)
+		}
+		if free, _ := disk.Free(cfg.Dir); free < least-2<<10 {
+			t.Errorf("%d bytes are free where %d have to stay", free, least)
+		}
+		s.mustClose(t)
+	})
+}
+
 // keptOn holds that a node that starts on any of the disks has everything that
 // was acknowledged, and nothing to report.
 func keptOn(t *testing.T, disks map[string]*faultfs.Memory, cfg Config, acked ident.Offset) {

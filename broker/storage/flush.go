@@ -115,6 +115,7 @@ func (l *Log) writeItems(cfg LogConfig, active segment, items []*item) error {
 	l.tailBytes -= int64(len(b))
 	l.readyBytes -= int64(len(b))
 	l.mu.Unlock()
+	l.store.disk.settled.Add(int64(len(b))) // before it is no more unflushed
 	l.store.unflushed.Add(-int64(len(b)))
 	return nil
 }
