@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -227,7 +228,6 @@ func showMove(r *remote, raw json.RawMessage, dryRun bool) error {
 }
 
 func newGroupDelete(p process) *cobra.Command {
-	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete TOPIC GROUP",
 		Short: "Forget a group, and how far it has come",
@@ -236,26 +236,13 @@ records of the topic stay. At a terminal it asks first; a script says --yes.`,
 		Example: "  tidewire group delete orders billing --yes",
 		Args:    topicAndGroup,
 	}
-	r := addRemote(cmd, p)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; needed where nobody can be asked")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
+	deletes(cmd, p, func(args []string) removal {
+		topic, group := args[0], args[1]
+		return removal{
+			name: group, what: "how far group " + visible(group) + " has come on " + visible(topic), does: "group delete forgets",
+			line:   map[string]string{"topic": topic, "group": group},
+			delete: func(ctx context.Context, c *client.Client) error { return c.DeleteGroup(ctx, topic, group) },
 		}
-		if !yes {
-			if err := confirm(r, args[1], "how far group "+visible(args[1])+" has come on "+visible(args[0]), "group delete forgets"); err != nil {
-				return err
-			}
-		}
-		if err := c.DeleteGroup(cmd.Context(), args[0], args[1]); err != nil {
-			return err
-		}
-		if r.table() {
-			_, err = fmt.Fprintf(r.out, "%s deleted\n", visible(args[1]))
-			return err
-		}
-		return r.line(map[string]any{"topic": args[0], "group": args[1], "deleted": true})
-	}
+	})
 	return cmd
 }

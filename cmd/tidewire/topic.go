@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -301,7 +302,6 @@ func newTopicAlter(p process) *cobra.Command {
 }
 
 func newTopicDelete(p process) *cobra.Command {
-	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete TOPIC",
 		Short: "Delete a topic and every record of it",
@@ -310,26 +310,13 @@ says --yes.`,
 		Example: "  tidewire topic delete orders --yes",
 		Args:    oneTopic,
 	}
-	r := addRemote(cmd, p)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; needed where nobody can be asked")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
+	deletes(cmd, p, func(args []string) removal {
+		topic := args[0]
+		return removal{
+			name: topic, what: "every record of " + visible(topic), does: "topic delete deletes",
+			line:   map[string]string{"topic": topic},
+			delete: func(ctx context.Context, c *client.Client) error { return c.DeleteTopic(ctx, topic) },
 		}
-		if !yes {
-			if err := confirm(r, args[0], "every record of "+visible(args[0]), "topic delete deletes"); err != nil {
-				return err
-			}
-		}
-		if err := c.DeleteTopic(cmd.Context(), args[0]); err != nil {
-			return err
-		}
-		if r.table() {
-			_, err = fmt.Fprintf(r.out, "%s deleted\n", args[0])
-			return err
-		}
-		return r.line(map[string]any{"topic": args[0], "deleted": true})
-	}
+	})
 	return cmd
 }

@@ -63,11 +63,7 @@ type Group struct {
 // UnmarshalJSON keeps the server's own words beside the fields.
 func (g *Group) UnmarshalJSON(b []byte) error {
 	type plain Group
-	if err := json.Unmarshal(b, (*plain)(g)); err != nil {
-		return err
-	}
-	g.Raw = oneLine(b)
-	return nil
+	return withRaw(b, (*plain)(g), &g.Raw)
 }
 
 // Joined is a life of a member.

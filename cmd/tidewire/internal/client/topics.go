@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+)
+
+// Retention is how long a topic keeps its records.
+type Retention struct {
+	Age   *string `json:"age,omitempty"`
+	Bytes *int64  `json:"bytes,omitempty"`
+}
+
+// TopicSettings creates or changes a topic; what is nil was not given.
+type TopicSettings struct {
+	Name              string     `json:"name,omitempty"`
+	Partitions        *int       `json:"partitions,omitempty"`
+	Replicas          *int       `json:"replicas,omitempty"`
+	MinInsync         *int       `json:"min_insync,omitempty"`
+	Retention         *Retention `json:"retention,omitempty"`
+	MaxMessageBytes   *int64     `json:"max_message_bytes,omitempty"`
+	Durability        *string    `json:"durability,omitempty"`
+	Unclean           *bool      `json:"unclean,omitempty"`
+	IdempotencyWindow *string    `json:"idempotency_window,omitempty"`
+}
+
+// Partition is one partition of a layout.
+type Partition struct {
+	ID          uint32   `json:"id"`
+	Lo          uint64   `json:"lo"`
+	Hi          uint64   `json:"hi"`
+	State       string   `json:"state"`
+	Leader      string   `json:"leader"`
+	LeaderEpoch uint32   `json:"leader_epoch"`
+	Replicas    []string `json:"replicas"`
+	ISR         []string `json:"isr"`
+	Earliest    *int64   `json:"earliest"` // nil: nobody could say
+	HW          *int64   `json:"hw"`       // likewise
+}
+
+// Topic is a topic's description.
+type Topic struct {
+	ID                string    `json:"id"`
+	Name              string    `json:"name"`
+	Replicas          int       `json:"replicas"`
+	MinInsync         int       `json:"min_insync"`
+	Retention         Retention `json:"retention"`
+	MaxMessageBytes   int64     `json:"max_message_bytes"`
+	Durability        string    `json:"durability"`
+	Unclean           bool      `json:"unclean"`
+	IdempotencyWindow string    `json:"idempotency_window"`
+	Layout            struct {
+		Generation uint32      `json:"generation"`
+		Partitions []Partition `json:"partitions"`
+	} `json:"layout"`
+
+	Raw json.RawMessage `json:"-"` // as the server wrote it, on one line
+}
+
+// UnmarshalJSON keeps the server's own words beside the fields.
+func (t *Topic) UnmarshalJSON(b []byte) error {
+	type plain Topic
+	return withRaw(b, (*plain)(t), &t.Raw)
+}
+
+// CreateTopic creates a topic; created is false if it was there just so.
+func (c *Client) CreateTopic(ctx context.Context, s TopicSettings) (t Topic, created bool, err error) {
+	status, err := c.call(ctx, http.MethodPost, "/topics/", nil, s, &t)
+	return t, status == http.StatusCreated, err
+}
+
+// Topics lists the topics.
+func (c *Client) Topics(ctx context.Context) ([]Topic, error) {
+	var answer struct {
+		Topics []Topic `json:"topics"`
+	}
+	_, err := c.call(ctx, http.MethodGet, "/topics/", nil, nil, &answer)
+	return answer.Topics, err
+}
+
+// Topic describes one topic.
+func (c *Client) Topic(ctx context.Context, name string) (t Topic, err error) {
+	_, err = c.call(ctx, http.MethodGet, topicPath(name, "/metadata"), nil, nil, &t)
+	return t, err
+}
+
+// AlterTopic changes settings and returns the new description.
+func (c *Client) AlterTopic(ctx context.Context, name string, s TopicSettings) (t Topic, err error) {
+	_, err = c.call(ctx, http.MethodPatch, topicPath(name, ""), nil, s, &t)
+	return t, err
+}
+
+// DeleteTopic deletes a topic.
+func (c *Client) DeleteTopic(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodDelete, topicPath(name, ""), nil, nil, nil)
+	return err
+}
