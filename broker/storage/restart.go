@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"tidewire/broker/journal"
@@ -128,21 +127,7 @@ func (l *Log) replaceSnapshot(at ident.Offset, state []byte) (snapshotRef, error
 	if have || len(state) == 0 {
 		return ref, nil
 	}
-	fsys, name := l.store.cfg.FS, l.path(at, snapshotSuffix)
-	if err := ignoreMissing(fsys.Remove(name)); err != nil {
-		return ref, err
-	}
-	f, err := l.create(name)
-	if err != nil {
-		return ref, err
-	}
-	_, err = f.WriteAt(b, 0)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return ref, errors.Join(err, fsys.Remove(name))
-	}
-	l.unsynced.snapshot(at)
-	l.unsynced.folder()
-	return ref, nil
+	return ref, l.writeSnapshotFile(at, b)
 }
 
 // ProducersUpTo is the newest producer state that the log keeps of records below

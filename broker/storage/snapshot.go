@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -107,21 +106,26 @@ func (l *Log) writeSnapshot(at ident.Offset, state []byte) (snapshotRef, error) 
 	}
 	b := encodeSnapshot(l.part, at, state)
 	ref := snapshotRef{at, uint32(len(b)), record.Checksum(b[12:])}
+	return ref, l.writeSnapshotFile(at, b)
+}
+
+// writeSnapshotFile writes a snapshot's file anew; the next checkpoint syncs it.
+func (l *Log) writeSnapshotFile(at ident.Offset, b []byte) error {
 	fsys, name := l.store.cfg.FS, l.path(at, snapshotSuffix)
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return ref, err
+	if err := ignoreMissing(fsys.Remove(name)); err != nil {
+		return err
 	}
 	f, err := l.create(name)
 	if err != nil {
-		return ref, err
+		return err
 	}
 	_, err = f.WriteAt(b, 0)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return ref, errors.Join(err, fsys.Remove(name))
+		return errors.Join(err, fsys.Remove(name))
 	}
 	l.unsynced.snapshot(at)
 	l.unsynced.folder()
-	return ref, nil
+	return nil
 }
 
 // Recovered is the newest producer state that can be trusted, and the offset

@@ -26,14 +26,23 @@ func (v brokerService) backend() (BrokerBackend, error) {
 	return nil, absent(fault.LeaderUnavailable, "broker")
 }
 
-func (v brokerService) Read(ctx context.Context, r *tidewirepb.ReadRequest) (*tidewirepb.ReadResponse, error) {
+// at is where a call about a partition goes.
+func (v brokerService) at(partition *tidewirepb.Partition) (BrokerBackend, ident.Partition, error) {
 	b, err := v.backend()
 	if err != nil {
-		return nil, err
+		return nil, ident.Partition{}, err
 	}
-	p, err := partitionOf(r.Partition)
+	p, err := partitionOf(partition)
 	if err != nil {
-		return nil, refuse(fault.As(err))
+		return nil, p, refuse(fault.As(err))
+	}
+	return b, p, nil
+}
+
+func (v brokerService) Read(ctx context.Context, r *tidewirepb.ReadRequest) (*tidewirepb.ReadResponse, error) {
+	b, p, err := v.at(r.Partition)
+	if err != nil {
+		return nil, err
 	}
 	read := Read{Partition: p, Offset: ident.Offset(r.Offset), MaxBytes: int(min(r.MaxBytes, record.MaxBatchBytes))}
 	got, err := b.Read(ctx, read)
@@ -126,26 +135,18 @@ func recv[T any](c <-chan T) reflect.SelectCase {
 }
 
 func (v brokerService) OffsetAt(ctx context.Context, r *tidewirepb.OffsetAtRequest) (*tidewirepb.OffsetAtResponse, error) {
-	b, err := v.backend()
+	b, p, err := v.at(r.Partition)
 	if err != nil {
 		return nil, err
-	}
-	p, err := partitionOf(r.Partition)
-	if err != nil {
-		return nil, refuse(fault.As(err))
 	}
 	o, err := b.OffsetAt(ctx, p, r.Ms)
 	return &tidewirepb.OffsetAtResponse{Offset: int64(o)}, statusOf(err)
 }
 
 func (v brokerService) EpochEnd(_ context.Context, r *tidewirepb.EpochEndRequest) (*tidewirepb.EpochEndResponse, error) {
-	b, err := v.backend()
+	b, p, err := v.at(r.Partition)
 	if err != nil {
 		return nil, err
-	}
-	p, err := partitionOf(r.Partition)
-	if err != nil {
-		return nil, refuse(fault.As(err))
 	}
 	o, err := b.EpochEnd(p, ident.Epoch(r.Epoch))
 	return &tidewirepb.EpochEndResponse{Offset: int64(o)}, statusOf(err)

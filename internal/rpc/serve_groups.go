@@ -147,13 +147,9 @@ func (v brokerService) Standings(ctx context.Context, r *tidewirepb.StandingsReq
 }
 
 func (v brokerService) RecordStatus(ctx context.Context, r *tidewirepb.RecordStatusRequest) (*tidewirepb.RecordStatusResponse, error) {
-	b, err := v.backend()
+	b, p, err := v.at(r.Partition)
 	if err != nil {
 		return nil, err
-	}
-	p, err := partitionOf(r.Partition)
-	if err != nil {
-		return nil, refuse(fault.As(err))
 	}
 	all, err := b.RecordStatus(ctx, RecordStatusOf{Index: r.Index, Partition: p, Offset: ident.Offset(r.Offset)})
 	if err != nil {
