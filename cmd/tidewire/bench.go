@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/message"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/message"
 )
 
 func newBench(p process) *cobra.Command {

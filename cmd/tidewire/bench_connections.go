@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
 )
 
 // benchConnections are the flags of bench connections.

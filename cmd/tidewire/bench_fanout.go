@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/figure"
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/figure"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
 )
 
 // benchFanout are the flags of bench fanout and bench latency.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/child"
-	"tidewire/cmd/tidewire/internal/bench/figure"
-	"tidewire/cmd/tidewire/internal/bench/floor"
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/sock"
+	"tidewire/internal/bench/child"
+	"tidewire/internal/bench/figure"
+	"tidewire/internal/bench/floor"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/sock"
 )
 
 // floorCommand is what a benchmark starts this binary with.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/figure"
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/message"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/figure"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/message"
+	"tidewire/internal/bench/proc"
 )
 
 // benchGroups are the flags of bench groups.

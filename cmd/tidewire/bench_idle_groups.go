@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
 	"tidewire/cmd/tidewire/internal/client"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tidewire/cmd/tidewire/internal/bench/figure"
-	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/internal/bench/figure"
+	"tidewire/internal/bench/load"
 )
 
 func (b *bench) printFloors(all []floorFigure) error {

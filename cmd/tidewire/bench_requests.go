@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
 )
 
 // benchRequests are the flags of bench requests.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
 )
 
 // benchRestart are the flags of bench restart.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"tidewire/cmd/tidewire/internal/bench/child"
-	"tidewire/cmd/tidewire/internal/bench/floor"
-	"tidewire/cmd/tidewire/internal/bench/load"
-	"tidewire/cmd/tidewire/internal/bench/proc"
-	"tidewire/cmd/tidewire/internal/bench/sock"
+	"tidewire/internal/bench/child"
+	"tidewire/internal/bench/floor"
+	"tidewire/internal/bench/load"
+	"tidewire/internal/bench/proc"
+	"tidewire/internal/bench/sock"
 	"tidewire/cmd/tidewire/internal/client"
 )
 
