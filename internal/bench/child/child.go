@@ -2,11 +2,13 @@ package child
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -28,6 +30,8 @@ type Process struct {
 	Addr   string // of its HTTP listener, host:port
 	Gossip string // of its gossip; "": it has none
 	PID    int
+	// Listeners are all addresses that it has printed, by name.
+	Listeners map[string]string
 
 	process *os.Process
 	err     error // once exited
@@ -43,9 +47,21 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)
 	}
-	cmd := exec.Command(self)
 	// By its own name, as a shell would: a test's binary tells its roles apart so.
-	cmd.Args = append([]string{"tidewire"}, args...)
+	return Server{Binary: self, Name: "tidewire", Ready: "ready in "}.Start(ctx, hurry, args...)
+}
+
+// Server is a binary that serves, which may be another system's.
+type Server struct {
+	Binary string
+	Name   string // its first argument; "": that of the file
+	Ready  string // is in the line by which it says that it serves
+}
+
+// Start runs the server and waits until it has said that it serves.
+func (s Server) Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process, error) {
+	cmd := exec.Command(s.Binary)
+	cmd.Args = append([]string{cmp.Or(s.Name, filepath.Base(s.Binary))}, args...)
 	cmd.SysProcAttr = attributes()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -68,7 +84,7 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 		}
 		p.process, p.PID = cmd.Process, cmd.Process.Pid
 		started <- nil
-		if listeners := listening(out); listeners != nil {
+		if listeners := listening(out, s.Ready); listeners != nil {
 			ready <- listeners
 		}
 		_, _ = io.Copy(io.Discard, out) // until the child closes it
@@ -89,7 +105,7 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	defer timeout.Stop()
 	select {
 	case listeners := <-ready:
-		p.Addr, p.Gossip = listeners["http"], listeners["gossip"]
+		p.Listeners, p.Addr, p.Gossip = listeners, listeners["http"], listeners["gossip"]
 		return p, nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -103,9 +119,9 @@ func Start(ctx context.Context, hurry <-chan struct{}, args ...string) (*Process
 	return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 }
 
-// listening reads what a child prints until it is ready: its listeners by name;
-// nil if it never was.
-func listening(r io.Reader) map[string]string {
+// listening reads what a child prints until it says that it is ready: its listeners by
+// name; nil if it never did.
+func listening(r io.Reader, ready string) map[string]string {
 	listeners := map[string]string{}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -114,7 +130,7 @@ func listening(r io.Reader) map[string]string {
 				listeners[name] = addr
 			}
 		}
-		if strings.HasPrefix(lines.Text(), "ready in ") {
+		if strings.Contains(lines.Text(), ready) {
 			return listeners
 		}
 	}

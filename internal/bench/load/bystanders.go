@@ -96,7 +96,7 @@ func (f Fanout) bystander() (c *sock.Conn, err error) {
 	if f.Transport == SSE {
 		c, _, err = dialEvents(target, sub)
 	} else {
-		c, err = dialSubscriber(target, sub, maskKey())
+		c, err = dialSubscriber(target, sub, MaskKey())
 	}
 	return c, err
 }

@@ -17,6 +17,9 @@ type Connections struct {
 	Transport string // WebSocket, SSE or SSEH2
 	Count     int
 	OwnKeys   bool // each subscribes to a key of its own
+
+	// Listen is of another server than Tidewire; nil: it is Tidewire.
+	Listen func(connection int) Ear
 }
 
 // Held is connections that are open.
@@ -75,19 +78,23 @@ func (w Connections) sockets(ctx context.Context, p Progress) (*Held, error) {
 	}
 	h := &Held{close: crew.stop}
 	err = crew.each(w.Count, "connecting", p, func(i int) error {
-		key := maskKey()
-		var c *sock.Conn
+		key := MaskKey()
+		x := &idle{held: h, key: key, events: w.Transport == SSE}
 		var err error
-		if w.Transport == SSE {
-			c, _, err = dialEvents(w.Target, w.subscription(i))
-		} else {
-			c, err = dialSubscriber(w.Target, w.subscription(i), key)
+		switch {
+		case w.Listen != nil:
+			x.ear = w.Listen(i)
+			x.conn, err = x.ear.Open(w.Target)
+		case x.events:
+			x.conn, _, err = dialEvents(w.Target, w.subscription(i))
+		default:
+			x.conn, err = dialSubscriber(w.Target, w.subscription(i), key)
 		}
 		if err != nil {
 			return err
 		}
-		if err := crew.loops[i%len(crew.loops)].Add(c, &idle{h, c, key, w.Transport == SSE}); err != nil {
-			c.Cut()
+		if err := crew.loops[i%len(crew.loops)].Add(x.conn, x); err != nil {
+			x.conn.Cut()
 			return err
 		}
 		return nil
@@ -105,14 +112,18 @@ type idle struct {
 	conn   *sock.Conn
 	key    [4]byte
 	events bool
+	ear    Ear // of another server; nil: Tidewire's
 }
 
 // Receive drops what arrives.
 func (i *idle) Receive(b []byte) (int, error) {
-	if i.events {
+	switch {
+	case i.ear != nil:
+		return i.ear.Hear(b, func(int64) error { return nil })
+	case i.events:
 		return len(b), nil
 	}
-	return texts(b, i.conn, i.key, func([]byte) error { return nil })
+	return Texts(b, i.conn, i.key, func([]byte) error { return nil })
 }
 
 // Ended counts.

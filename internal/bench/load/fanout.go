@@ -19,6 +19,10 @@ type Fanout struct {
 	Rate        float64 // messages a second; 0: a closed loop by Window
 	Plan        Plan
 
+	// Speak and Listen are of another server than Tidewire; nil: it is Tidewire.
+	Speak  func() Dialect
+	Listen func(subscriber int) Ear
+
 	// Stalled and Slow are further subscribers that read nothing, and a hundredth
 	// of what there is. With them each run is measured twice: without and with.
 	Stalled, Slow int
@@ -105,7 +109,11 @@ func (f Fanout) stage(crew *crew, p Progress) (*stage, error) {
 		records.Keys = f.Subscribers
 	}
 	// What the publisher hears is checked, not counted: deliveries are.
-	g.publisher = newLane(crew, g.clock, newRecorder(), newFrames(records), g.due, window, 0, 1)
+	var speak Dialect = newFrames(records)
+	if f.Speak != nil {
+		speak = f.Speak()
+	}
+	g.publisher = newLane(crew, g.clock, newRecorder(), speak, g.due, window, 0, 1)
 	g.publisher.strict = true // every subscriber would miss the message, and it would look like a loss
 	if err := g.publisher.open(f.Target, crew.loops[0]); err != nil {
 		return nil, fmt.Errorf("the publisher: %w", err)
@@ -122,7 +130,13 @@ func (f Fanout) subscriber(crew *crew, g *stage, i int) error {
 		sub.key = KeyName(i)
 		s.expect(int64(i), int64(f.Subscribers))
 	}
-	if err := s.open(f.Target.turn(i), f.Transport, sub); err != nil {
+	var err error
+	if f.Listen != nil {
+		err = s.listen(f.Target.turn(i), f.Listen(i))
+	} else {
+		err = s.open(f.Target.turn(i), f.Transport, sub)
+	}
+	if err != nil {
 		return err
 	}
 	if err := crew.loops[i%len(crew.loops)].Add(s.conn, s); err != nil {

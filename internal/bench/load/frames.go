@@ -16,12 +16,12 @@ type frames struct {
 	stencil message.Stencil
 	scratch []int64
 	conn    *sock.Conn
-	l       *lane
+	l       Answers
 	line    func([]byte) error
 }
 
 func newFrames(r Records) *frames {
-	f := &frames{r: r, key: maskKey()}
+	f := &frames{r: r, key: MaskKey()}
 	acks := ""
 	if r.Acks != "all" {
 		acks = `,"acks":"` + r.Acks + `"`
@@ -32,19 +32,22 @@ func newFrames(r Records) *frames {
 	return f
 }
 
-func (f *frames) open(t Target) (c *sock.Conn, err error) {
+// Open connects.
+func (f *frames) Open(t Target) (c *sock.Conn, err error) {
 	f.conn, err = dialWebSocket(t)
 	return f.conn, err
 }
 
-func (f *frames) append(dst []byte, slot int, n int64) []byte {
+// Append writes a frame.
+func (f *frames) Append(dst []byte, slot int, n int64) []byte {
 	f.scratch = f.r.numbers(append(f.scratch[:0], int64(slot)), n)
 	return f.stencil.Append(dst, f.scratch...)
 }
 
-func (f *frames) read(b []byte, l *lane) (int, error) {
+// Read takes the answers of whole frames.
+func (f *frames) Read(b []byte, l Answers) (int, error) {
 	f.l = l
-	return texts(b, f.conn, f.key, f.line)
+	return Texts(b, f.conn, f.key, f.line)
 }
 
 var (
@@ -70,7 +73,7 @@ func (f *frames) text(payload []byte) error {
 			if !ok {
 				return fmt.Errorf("an answer of the server is not as expected: %.200s", line)
 			}
-			err = f.l.answered(int(slot), 1, 0, nil)
+			err = f.l.Answered(int(slot), 1, 0, nil)
 		case bytes.HasPrefix(line, failed):
 			err = f.refused(line)
 		case bytes.HasPrefix(line, closing):
@@ -95,5 +98,5 @@ func (f *frames) refused(line []byte) error {
 		return n.refusal()
 	}
 	slot, _ := message.Digits([]byte(strconv.FormatInt(n.ID, 10)[len(slotHead):]), slotDigits)
-	return f.l.answered(int(slot), 0, 1, n.refusal())
+	return f.l.Answered(int(slot), 0, 1, n.refusal())
 }

@@ -11,14 +11,22 @@ import (
 	"tidewire/internal/bench/sock"
 )
 
-// dialect is how a connection says publishes and hears what became of them.
-type dialect interface {
-	// open connects.
-	open(t Target) (*sock.Conn, error)
-	// append writes the publish of a number in a slot.
-	append(dst []byte, slot int, n int64) []byte
-	// read finds answers and tells the lane of each.
-	read(b []byte, l *lane) (used int, err error)
+// Dialect is how a connection says publishes and hears what became of them. It is one
+// connection's, and is called by one goroutine at a time.
+type Dialect interface {
+	// Open connects.
+	Open(t Target) (*sock.Conn, error)
+	// Append writes the publish of a number in a slot, which is below the window.
+	Append(dst []byte, slot int, n int64) []byte
+	// Read finds answers and tells of each.
+	Read(b []byte, to Answers) (used int, err error)
+}
+
+// Answers hears what became of publishes.
+type Answers interface {
+	// Answered says of a slot that so many records were kept and so many refused, and
+	// why. An error of it ends the connection.
+	Answered(slot, kept, refused int, why error) error
 }
 
 // lane is one publishing connection. Its numbers are first, first+stride, …;
@@ -27,7 +35,7 @@ type lane struct {
 	crew  *crew
 	clock *clock
 	rec   *recorder
-	d     dialect
+	d     Dialect
 	due   *atomic.Int64 // numbers below it may leave
 
 	// mu is held over writes too, which never wait: loops and the pacer fill the
@@ -43,7 +51,7 @@ type lane struct {
 	strict       bool  // a refusal ends the load
 }
 
-func newLane(c *crew, k *clock, rec *recorder, d dialect, due *atomic.Int64, window int, first, stride int64) *lane {
+func newLane(c *crew, k *clock, rec *recorder, d Dialect, due *atomic.Int64, window int, first, stride int64) *lane {
 	l := &lane{crew: c, clock: k, rec: rec, d: d, due: due, next: first, stride: stride, free: make([]int, window), sent: make([]int64, window)}
 	for i := range window {
 		l.free[i], l.sent[i] = window-1-i, -1
@@ -53,7 +61,7 @@ func newLane(c *crew, k *clock, rec *recorder, d dialect, due *atomic.Int64, win
 
 // open connects and gives the connection to a loop.
 func (l *lane) open(t Target, loop *sock.Loop) error {
-	conn, err := l.d.open(t)
+	conn, err := l.d.Open(t)
 	if err != nil {
 		return err
 	}
@@ -85,7 +93,7 @@ func (l *lane) pumpLocked(now int64) error {
 			l.rec.mu.Unlock()
 		}
 		l.sent[slot] = at
-		l.out = l.d.append(l.out, slot, l.next)
+		l.out = l.d.Append(l.out, slot, l.next)
 		l.next += l.stride
 	}
 	if len(l.out) == 0 {
@@ -102,7 +110,7 @@ func (l *lane) Receive(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.now = l.clock.now()
 	l.rec.mu.Lock()
-	used, err := l.d.read(b, l)
+	used, err := l.d.Read(b, l)
 	l.rec.mu.Unlock()
 	if err != nil {
 		return used, err
@@ -110,9 +118,8 @@ func (l *lane) Receive(b []byte) (int, error) {
 	return used, l.pumpLocked(l.now)
 }
 
-// answered notes what became of a slot's publish: so many records kept, so many
-// refused. Receive holds both locks.
-func (l *lane) answered(slot int, kept, refused int, why error) error {
+// Answered notes what became of a slot's publish. Receive holds both locks.
+func (l *lane) Answered(slot int, kept, refused int, why error) error {
 	if slot < 0 || slot >= len(l.sent) || l.sent[slot] < 0 {
 		return errors.New("the server answered a publish that is not under way")
 	}

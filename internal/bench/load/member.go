@@ -49,7 +49,7 @@ func (m *member) open(t Target, loop *sock.Loop) error {
 func (m *member) Receive(b []byte) (int, error) {
 	m.now = m.clock.now()
 	m.rec.mu.Lock()
-	used, err := texts(b, m.conn, m.key, m.text)
+	used, err := Texts(b, m.conn, m.key, m.text)
 	m.rec.mu.Unlock()
 	if err != nil {
 		return used, err

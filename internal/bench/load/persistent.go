@@ -30,9 +30,13 @@ type persistent struct {
 const repeatAfter = 100 * time.Millisecond
 
 func newPersistent(w Restart) *persistent {
+	at := w.Target
+	if w.Publisher.Host != "" {
+		at = w.Publisher
+	}
 	return &persistent{
 		http:   &http.Client{Transport: &http.Transport{}, Timeout: handshakeTimeout},
-		target: w.Target, url: "http://" + w.Target.Host + "/topics/" + url.PathEscape(w.Topic) + "?partition=0",
+		target: at, url: "http://" + at.Host + "/topics/" + url.PathEscape(w.Topic) + "?partition=0",
 		id: uuid.NewString(), every: time.Duration(float64(time.Second) / w.Rate), stencil: message.NewStencil(message.Value(w.Bytes)),
 	}
 }

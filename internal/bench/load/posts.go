@@ -34,7 +34,8 @@ func newPosts(r Records, lines bool, t Target) *posts {
 	return p
 }
 
-func (p *posts) open(t Target) (*sock.Conn, error) { return sock.Dial(t.Addr) }
+// Open connects.
+func (p *posts) Open(t Target) (*sock.Conn, error) { return sock.Dial(t.Addr) }
 
 // records is how many one request has.
 func (p *posts) records() int {
@@ -44,7 +45,8 @@ func (p *posts) records() int {
 	return 1
 }
 
-func (p *posts) append(dst []byte, _ int, n int64) []byte {
+// Append writes a request.
+func (p *posts) Append(dst []byte, _ int, n int64) []byte {
 	p.scratch = p.scratch[:0]
 	for i := range p.records() {
 		p.scratch = p.r.numbers(p.scratch, n*int64(p.records())+int64(i))
@@ -54,7 +56,8 @@ func (p *posts) append(dst []byte, _ int, n int64) []byte {
 
 var offsetMember = []byte(`"offset":`)
 
-func (p *posts) read(b []byte, l *lane) (used int, err error) {
+// Read takes whole answers.
+func (p *posts) Read(b []byte, l Answers) (used int, err error) {
 	for used < len(b) {
 		r, scratch, whole, err := http1.ParseResponse(b[used:], p.body)
 		p.body = scratch
@@ -74,7 +77,7 @@ func (p *posts) read(b []byte, l *lane) (used int, err error) {
 		if refused > 0 {
 			why = newRefusal(r.Status, 0, r.Body)
 		}
-		if err := l.answered(0, kept, refused, why); err != nil {
+		if err := l.Answered(0, kept, refused, why); err != nil {
 			return used, err
 		}
 	}

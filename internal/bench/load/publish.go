@@ -29,7 +29,9 @@ type Publish struct {
 	Rate       float64 // publishes a second of all together; 0: a closed loop
 	Plan       Plan
 
-	speak func() dialect // what a publisher says, where it is no publish; nil: it is one
+	// Speak is what a publisher says to another server than Tidewire, or where it is no
+	// publish; nil: it is one.
+	Speak func() Dialect
 }
 
 // Outcome is the runs of a load and how it ended.
@@ -125,9 +127,9 @@ func (w Publish) PerPublish() int {
 	return 1
 }
 
-func (w Publish) dialect() dialect {
-	if w.speak != nil {
-		return w.speak()
+func (w Publish) dialect() Dialect {
+	if w.Speak != nil {
+		return w.Speak()
 	}
 	if w.Transport == WebSocket {
 		return newFrames(w.Records)

@@ -53,7 +53,7 @@ func (w Requests) Run(ctx context.Context, p Progress) (Outcome, error) {
 	// Should a responder fail, so does the rest: it ends with the crew's context.
 	return Publish{
 		Target: w.Target, Records: w.Records, Transport: WebSocket, Publishers: w.Requesters, Window: w.Window, Plan: w.Plan,
-		speak: func() dialect { return newQuestions(w.Records, w.Window) },
+		Speak: func() Dialect { return newQuestions(w.Records, w.Window) },
 	}.Run(crew.ctx, p)
 }
 
@@ -71,9 +71,10 @@ func newQuestions(r Records, window int) *questions {
 	return q
 }
 
-func (q *questions) append(dst []byte, slot int, n int64) []byte {
+// Append writes a frame.
+func (q *questions) Append(dst []byte, slot int, n int64) []byte {
 	q.numbers[slot] = n
-	return q.frames.append(dst, slot, n)
+	return q.frames.Append(dst, slot, n)
 }
 
 var (
@@ -113,7 +114,7 @@ func (q *questions) reply(line, number []byte) error {
 	if n != q.numbers[slot] {
 		return fmt.Errorf("request %d got the reply to request %d", q.numbers[slot], n)
 	}
-	return q.l.answered(int(slot), 1, 0, nil)
+	return q.l.Answered(int(slot), 1, 0, nil)
 }
 
 // responder is one connection that answers requests. What comes in a frame is answered and
@@ -142,7 +143,7 @@ func (x *responder) open(t Target, loop *sock.Loop, w Requests) error {
 
 // Receive works through what arrives.
 func (x *responder) Receive(b []byte) (int, error) {
-	used, err := texts(b, x.conn, x.key, x.text)
+	used, err := Texts(b, x.conn, x.key, x.text)
 	if err != nil {
 		return used, err
 	}

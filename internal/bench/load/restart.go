@@ -21,6 +21,12 @@ type Restart struct {
 	Bytes       int     // of a value
 	Rate        float64 // messages a second
 	Flow        time.Duration
+
+	// Publisher is the node that messages come by; the zero value: the one that is
+	// restarted.
+	Publisher Target
+	// Calm is called before the restart, while all are connected; nil: nobody asks.
+	Calm func(context.Context) error
 }
 
 // Returned is how they came back. Times count from the moment at which the server
@@ -83,7 +89,7 @@ func (w Restart) Run(ctx context.Context, p Progress, restart func(context.Conte
 	h := &home{Restart: w, crew: crew, knocks: make(chan struct{}, knocks), connect: figure.NewHistogram()}
 	all := make([]*returner, w.Subscribers)
 	err = crew.each(w.Subscribers, "connecting subscribers", p, func(i int) error {
-		all[i] = &returner{home: h, loop: crew.loops[i%len(crew.loops)], key: maskKey(), tally: message.NewTally(0, 1), offset: -1}
+		all[i] = &returner{home: h, loop: crew.loops[i%len(crew.loops)], key: MaskKey(), tally: message.NewTally(0, 1), offset: -1}
 		return all[i].open()
 	})
 	if err != nil {
@@ -102,6 +108,11 @@ func (w Restart) Run(ctx context.Context, p Progress, restart func(context.Conte
 		return Returned{}, err
 	}
 
+	if w.Calm != nil {
+		if err := w.Calm(crew.ctx); err != nil {
+			return Returned{}, err
+		}
+	}
 	p.Phase("restarting the server", 1)
 	h.mu.Lock()
 	h.stopped = time.Now()

@@ -95,7 +95,7 @@ func (x *returner) join(recovered bool) {
 // Receive takes in what the server says.
 func (x *returner) Receive(b []byte) (used int, err error) {
 	if x.events == nil {
-		return texts(b, x.conn, x.key, x.lines)
+		return Texts(b, x.conn, x.key, x.lines)
 	}
 	if used, err = x.events.Feed(b); err != nil {
 		return used, err

@@ -25,7 +25,7 @@ type seat struct {
 	frame []byte
 }
 
-func newSeat(c *crew, who string) seat { return seat{crew: c, who: who, key: maskKey()} }
+func newSeat(c *crew, who string) seat { return seat{crew: c, who: who, key: MaskKey()} }
 
 // open connects and joins. With a credit of 0 it is given nothing until begin.
 func (s *seat) open(t Target, loop *sock.Loop, h sock.Handler, join []byte) (err error) {
@@ -51,7 +51,7 @@ func (s *seat) join(join []byte) error {
 		if err != nil {
 			return err
 		}
-		used, err := texts(b, s.conn, s.key, func(payload []byte) error {
+		used, err := Texts(b, s.conn, s.key, func(payload []byte) error {
 			for line := range bytes.SplitSeq(payload, []byte{'\n'}) {
 				switch n, err := readNotice(line); {
 				case err != nil:

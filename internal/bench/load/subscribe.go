@@ -45,7 +45,7 @@ func subscribe(c *sock.Conn, sub subscription, key [4]byte) error {
 		if err != nil {
 			return err
 		}
-		used, err := texts(b, c, key, func(payload []byte) error {
+		used, err := Texts(b, c, key, func(payload []byte) error {
 			for line := range bytes.SplitSeq(payload, []byte{'\n'}) {
 				switch n, err := readNotice(line); {
 				case err != nil:

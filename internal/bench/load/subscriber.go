@@ -12,6 +12,16 @@ import (
 	"tidewire/internal/bench/sock"
 )
 
+// Ear is how a connection to another server than Tidewire subscribes and hears
+// deliveries.
+type Ear interface {
+	// Open connects and subscribes: what is published from then on arrives.
+	Open(t Target) (*sock.Conn, error)
+	// Hear finds deliveries and tells the number of each. An error of take ends the
+	// connection.
+	Hear(b []byte, take func(n int64) error) (used int, err error)
+}
+
 // subscriber is one receiving connection.
 type subscriber struct {
 	name  string
@@ -23,6 +33,8 @@ type subscriber struct {
 	key    [4]byte
 	text   func([]byte) error
 	events *http1.Events // of SSE; nil: WebSocket
+	ear    Ear           // of another server; nil: Tidewire's
+	number func(int64) error
 	ended  func(error)
 }
 
@@ -42,19 +54,29 @@ func (s *subscriber) open(t Target, transport string, sub subscription) (err err
 			s.events = http1.NewEvents(head, s)
 		}
 	default:
-		s.key, s.text = maskKey(), s.lines
+		s.key, s.text = MaskKey(), s.lines
 		s.conn, err = dialSubscriber(t, sub, s.key)
 	}
+	return err
+}
+
+// listen connects and subscribes to another server.
+func (s *subscriber) listen(t Target, ear Ear) (err error) {
+	s.ear, s.number = ear, s.count
+	s.conn, err = ear.Open(t)
 	return err
 }
 
 // Receive counts deliveries.
 func (s *subscriber) Receive(b []byte) (used int, err error) {
 	s.share.begin()
-	if s.events != nil {
+	switch {
+	case s.ear != nil:
+		used, err = s.ear.Hear(b, s.number)
+	case s.events != nil:
 		used, err = s.events.Feed(b)
-	} else {
-		used, err = texts(b, s.conn, s.key, s.text)
+	default:
+		used, err = Texts(b, s.conn, s.key, s.text)
 	}
 	s.share.end()
 	if err != nil {
@@ -135,6 +157,10 @@ func (s *subscriber) take(line []byte) error {
 	if err != nil {
 		return err
 	}
+	return s.count(n)
+}
+
+func (s *subscriber) count(n int64) error {
 	lost, dupes := s.tally.Lost, s.tally.Duplicates
 	fresh := s.tally.Take(n)
 	s.share.deliver(n, fresh, s.tally.Lost-lost, s.tally.Duplicates-dupes)

@@ -21,33 +21,39 @@ const subprotocol = "tidewire.v1.json"
 // acceptGUID is RFC 6455's.
 const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// maskKey draws a key for a connection's frames: no secret, only not the same
+// MaskKey draws a key for a connection's frames: no secret, only not the same
 // for all.
-func maskKey() (key [4]byte) {
+func MaskKey() (key [4]byte) {
 	binary.LittleEndian.PutUint32(key[:], rand.Uint32()|1)
 	return key
 }
 
-// dialWebSocket connects and upgrades. What the server has said since waits in
-// the connection's Rest.
-func dialWebSocket(t Target) (*sock.Conn, error) {
+// dialWebSocket opens one of Tidewire's.
+func dialWebSocket(t Target) (*sock.Conn, error) { return DialWebSocket(t, "/ws", subprotocol) }
+
+// DialWebSocket connects and upgrades, with a subprotocol or none (""). What the server
+// has said since waits in the connection's Rest.
+func DialWebSocket(t Target, path, protocol string) (*sock.Conn, error) {
 	c, err := t.dial()
 	if err != nil {
 		return nil, err
 	}
-	if err := upgrade(c, t); err != nil {
+	if err := upgrade(c, t, path, protocol); err != nil {
 		c.Cut()
 		return nil, fmt.Errorf("open a WebSocket: %w", err)
 	}
 	return c, nil
 }
 
-func upgrade(c *sock.Conn, t Target) error {
+func upgrade(c *sock.Conn, t Target, path, protocol string) error {
 	var nonce [16]byte
 	binary.LittleEndian.PutUint64(nonce[:], rand.Uint64())
 	key := base64.StdEncoding.EncodeToString(nonce[:])
-	err := c.Write([]byte("GET /ws HTTP/1.1\r\nHost: " + t.Host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
-		key + "\r\nSec-WebSocket-Protocol: " + subprotocol + "\r\n" + t.bearer() + "\r\n"))
+	if protocol != "" {
+		protocol = "Sec-WebSocket-Protocol: " + protocol + "\r\n"
+	}
+	err := c.Write([]byte("GET " + path + " HTTP/1.1\r\nHost: " + t.Host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
+		key + "\r\n" + protocol + t.bearer() + "\r\n"))
 	if err != nil {
 		return err
 	}
@@ -80,8 +86,8 @@ func fetchHead(c *sock.Conn) (http1.Head, []byte, error) {
 	}
 }
 
-// texts gives the text frames in b away and answers pings.
-func texts(b []byte, c *sock.Conn, key [4]byte, text func(payload []byte) error) (used int, err error) {
+// Texts gives the payloads of the frames in b away, text or not, and answers pings.
+func Texts(b []byte, c *sock.Conn, key [4]byte, text func(payload []byte) error) (used int, err error) {
 	for {
 		f, whole, err := frame.Parse(b[used:])
 		if err != nil || !whole {
@@ -89,7 +95,7 @@ func texts(b []byte, c *sock.Conn, key [4]byte, text func(payload []byte) error)
 		}
 		used += f.Size
 		switch f.Op {
-		case frame.Text:
+		case frame.Text, frame.Binary:
 			err = text(f.Payload)
 		case frame.Ping:
 			err = c.Write(frame.Append(nil, frame.Pong, f.Payload, key))

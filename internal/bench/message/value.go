@@ -54,6 +54,16 @@ func Number(line []byte, bytes int) (int64, error) {
 	return n, nil
 }
 
+// NumberOf is the number of a value that stands alone.
+func NumberOf(value []byte) (int64, error) {
+	if len(value) >= MinBytes && string(value[:len(valueHead)]) == valueHead {
+		if n, ok := Digits(value[len(valueHead):], valueDigits); ok {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %.200s", errForeign, value)
+}
+
 // Digits reads a number of a fixed width.
 func Digits(b []byte, width int) (n int64, ok bool) {
 	if len(b) < width {
