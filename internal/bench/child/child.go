@@ -146,6 +146,9 @@ func (p *Process) Kill() {
 	p.wg.Wait()
 }
 
+// Signal tells the child something, without waiting for what it does.
+func (p *Process) Signal(s os.Signal) error { return p.process.Signal(s) }
+
 // Stop ends the child in order, or at once where that takes too long.
 func (p *Process) Stop() {
 	_ = p.process.Signal(syscall.SIGTERM) // it may have ended already

@@ -23,6 +23,8 @@ type Target struct {
 	PID  int    // of its process; 0: not known
 	// Beside are the other nodes of its cluster: clients take turns among all.
 	Beside []Beside
+	// Processes are further ones whose use counts, and that no client goes to.
+	Processes []int
 	// Token is shown with every upgrade and request; "": none.
 	Token string
 
@@ -55,7 +57,7 @@ func (t Target) PIDs() []int {
 	for _, b := range t.Beside {
 		all = append(all, b.PID)
 	}
-	return all
+	return append(all, t.Processes...)
 }
 
 // bearer is the header line that shows the token; empty without one.

@@ -29,6 +29,8 @@ type Publish struct {
 	Rate       float64 // publishes a second of all together; 0: a closed loop
 	Plan       Plan
 
+	// Each changes the records of one publisher, as to another topic; nil: all are alike.
+	Each func(Records) Records
 	// Speak is what a publisher says to another server than Tidewire, or where it is no
 	// publish; nil: it is one.
 	Speak func() Dialect
@@ -131,10 +133,14 @@ func (w Publish) dialect() Dialect {
 	if w.Speak != nil {
 		return w.Speak()
 	}
-	if w.Transport == WebSocket {
-		return newFrames(w.Records)
+	r := w.Records
+	if w.Each != nil {
+		r = w.Each(r)
 	}
-	return newPosts(w.Records, w.Transport == Lines, w.Target)
+	if w.Transport == WebSocket {
+		return newFrames(r)
+	}
+	return newPosts(r, w.Transport == Lines, w.Target)
 }
 
 // flight adds up what is in flight and what was sent, and finds a refusal.

@@ -24,9 +24,12 @@ const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 // MaskKey draws a key for a connection's frames: no secret, only not the same
 // for all.
 func MaskKey() (key [4]byte) {
-	binary.LittleEndian.PutUint32(key[:], rand.Uint32()|1)
+	binary.LittleEndian.PutUint32(key[:], MaskNumber())
 	return key
 }
+
+// MaskNumber draws a number for a connection: no secret either.
+func MaskNumber() uint32 { return rand.Uint32() | 1 }
 
 // dialWebSocket opens one of Tidewire's.
 func dialWebSocket(t Target) (*sock.Conn, error) { return DialWebSocket(t, "/ws", subprotocol) }
