@@ -15,6 +15,10 @@ SEEDS     ?= 2000
 FROM      ?= 0
 # Faults that make planted plants, by their names; all of them otherwise.
 FAULTS    ?= all
+# Scenarios that bench-peers plays, with commas between; all otherwise.
+SCENARIOS ?=
+# How often each system has its turn in bench-peers.
+REPETITIONS ?= 3
 # More flags for go test, for example TESTFLAGS=-v.
 TESTFLAGS ?=
 
@@ -72,11 +76,12 @@ cluster: build ## build, and serve a cluster of three nodes, with data and logs 
 	wait
 
 .PHONY: test
-test: check pure race e2e sdk-test ## all that must be green before a change lands
+test: check pure race e2e sdk-test bench-test ## all that must be green before a change lands
 
 .PHONY: check
 check: ## go vet and gofmt
 	$(GO) vet ./...
+	cd bench && $(GO) vet ./...
 	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$bad" ]; then printf 'gofmt would change:\n%s\n' "$$bad"; exit 1; fi
 
@@ -116,6 +121,7 @@ sdk-test: sdk build ## sdk, and its tests, also against ./bin/tidewire
 .PHONY: lint
 lint: check ## go vet, staticcheck, gofumpt (generated code is as its generator wrote it)
 	$(GO) run $(STATICCHECK) ./...
+	cd bench && $(GO) run $(STATICCHECK) ./...
 	@bad=$$($(GO) run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go' ':!*.pb.go')); \
 	if [ -n "$$bad" ]; then printf 'gofumpt would change:\n%s\n' "$$bad"; exit 1; fi
 
@@ -166,6 +172,24 @@ planted: ## build the simulation with one fault after the other in it, and see t
 .PHONY: bench
 bench: ## every benchmark of the tree
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem $(TESTFLAGS) ./...
+
+# bench/ is a module of its own: other systems are its dependencies, and nobody's else.
+.PHONY: bench-build
+bench-build: build
+	cd bench && $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/...
+
+.PHONY: bench-test
+bench-test: bench-build ## tests of the module bench, and a moment of each kind of load on each system
+	cd bench && TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 10m $(TESTFLAGS) ./...
+
+.PHONY: bench-peers
+bench-peers: bench-build ## Tidewire beside NATS, Centrifugo and Redis: bench/RESULTS.md, in 25 minutes; SCENARIOS=publish,fanout for some
+	./bin/peers -scenarios "$(SCENARIOS)" -repetitions $(REPETITIONS) -keep bin/bench-peers.json -page bench/RESULTS.md
+
+.PHONY: bench-quick
+bench-quick: build ## what a message costs on the main paths, against the floors of the same run, in two minutes
+	cd bench && $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/quick
+	./bin/quick
 
 .PHONY: clean
 clean: ## remove what was built; the data folder stays

@@ -41,12 +41,13 @@ var errFailed = errors.New("some rows failed; they say why")
 
 // mostConnections is what the generator has open at a time: the idle connections of three
 // systems, or one system's subscribers.
-const mostConnections = 15_200
+const mostConnections = 18_400
 
 type options struct {
 	scenarios, cases, systems, bin, dir, page, keep string
 	repetitions                                     int
-	quick, list                                     bool
+	smoke, list                                     bool
+	duration                                        time.Duration
 }
 
 func parse(args []string) (o options, err error) {
@@ -59,7 +60,8 @@ func parse(args []string) (o options, err error) {
 	fs.StringVar(&o.page, "page", "", "the page that is written; standard output otherwise")
 	fs.StringVar(&o.keep, "keep", "", "a file that keeps the results: scenarios that are not measured now are taken from it")
 	fs.IntVar(&o.repetitions, "repetitions", 3, "how often each system has its turn")
-	fs.BoolVar(&o.quick, "smoke", false, "runs of a tenth of a second, to see that all of it works")
+	fs.DurationVar(&o.duration, "duration", 0, "of a run, in place of the plan's: to look at a process meanwhile")
+	fs.BoolVar(&o.smoke, "smoke", false, "runs of a tenth of a second, to see that all of it works")
 	fs.BoolVar(&o.list, "list", false, "print the scenarios with their cases and about how long they take")
 	err = fs.Parse(args)
 	return o, err
@@ -74,8 +76,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.quick {
+	if o.smoke {
 		all = plan.Smoke(all)
+	}
+	if o.duration > 0 {
+		all = plan.Lasting(all, o.duration)
 	}
 	if o.list {
 		list(all, o.repetitions)

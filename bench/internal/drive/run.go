@@ -23,6 +23,8 @@ const (
 	startLimit = 90 * time.Second
 	// freeTime is how long a system has to give memory back that it was asked for.
 	freeTime = 3 * time.Second
+	// warmConnections come and go before those that are counted.
+	warmConnections = 200
 )
 
 // Scenario starts its systems, puts its cases to them in turns, and stops them. A system
@@ -135,8 +137,7 @@ func (s *scenario) idleOnce(ctx context.Context, c plan.Case, turn int) {
 			s.into.Add(c.Name, name, figures.Failed(s.faults[name]))
 			continue
 		}
-		before[name] = resident(children(x.processes()).pids())
-		h, err := x.hold(ctx, c, turn)
+		h, err := holdWarm(ctx, x, c, turn, func() { before[name] = resident(children(x.processes()).pids()) })
 		if err != nil {
 			s.say("%-24s %-14s %d: FAILED: %v", c.Name, name, turn+1, err)
 			s.into.Add(c.Name, name, figures.Failed(err))
@@ -169,6 +170,21 @@ func (s *scenario) idleOnce(ctx context.Context, c plan.Case, turn int) {
 		s.say("%-24s %-14s %d: %s%s", c.Name, name, turn+1, short(x), x.Err)
 		s.into.Add(c.Name, name, x)
 	}
+}
+
+// holdWarm opens the connections behind a few that came and went: what a first connection
+// costs, as the pages of code that nobody had used yet, is nobody's share of memory.
+func holdWarm(ctx context.Context, x system, c plan.Case, turn int, warm func()) (*load.Held, error) {
+	few := c
+	few.Subscribers = min(c.Subscribers, warmConnections)
+	few.Name += "-warm"
+	h, err := x.hold(ctx, few, turn)
+	if err != nil {
+		return nil, err
+	}
+	h.Cut()
+	warm()
+	return x.hold(ctx, c, turn)
 }
 
 // wait lets time pass.

@@ -64,8 +64,8 @@ func Bars() []Bar {
 		all = append(all, against("fan-out, a delivery", x.name, CPU, Tidewire, Centrifugo, false, x.limit), alone("fan-out, deliveries", x.name, Lost, 0))
 	}
 	return append(all,
-		against("idle connection with a subscription", "idle-5000", RSS, Tidewire, Centrifugo, false, 0.25),
-		against("idle connection with a subscription", "idle-5000", RSS, Tidewire, NATSCore, false, 0.4),
+		against("idle connection with a subscription", "idle-6000", RSS, Tidewire, Centrifugo, false, 0.25),
+		against("idle connection with a subscription", "idle-6000", RSS, Tidewire, NATSCore, false, 0.4),
 		against("request and reply, 64 at a time", "requests-64", Rate, Tidewire, NATSCore, true, 0.4),
 		against("request and reply, one", "requests-1", P50, Tidewire, NATSCore, false, 3),
 		alone("restart of a gateway, 10,000 subscribers", "storm-10000", AllBack, 10),
@@ -73,7 +73,8 @@ func Bars() []Bar {
 		alone("restart of a gateway, 10,000 subscribers", "storm-10000", Lost, 0),
 		alone("restart of a gateway, spread as announced", "storm-10000", Crowding, 3),
 		alone("restart of a gateway, a second one", "storm-10000", Growth, 1.25),
-		Bar{"publish at 1,000 partitions against 4", Of{"size-1000", Tidewire, CPU}, Of{"size-4", Tidewire, CPU}, false, 1.5},
+		Bar{"publish at 1,000 partitions against 4, 16 publishers", Of{"size-1000-16", Tidewire, CPU}, Of{"size-4-16", Tidewire, CPU}, false, 1.5},
+		Bar{"publish at 1,000 partitions against 4, 256 publishers", Of{"size-1000-256", Tidewire, CPU}, Of{"size-4-256", Tidewire, CPU}, false, 1.5},
 		Bar{"delivery to 10,000 subscribers against 1,000", Of{"fanout-10000-1", Tidewire, CPU}, Of{"fanout-1000-1", Tidewire, CPU}, false, 1.35},
 	)
 }

@@ -193,20 +193,31 @@ func Order(systems []System, repetition int) []System {
 	return turn
 }
 
-// Smoke makes everything small and short: it shows that all of it works, and measures
-// nothing.
-func Smoke(all []Scenario) []Scenario {
-	const few, moment = 50, 150 * time.Millisecond
-	small := make([]Scenario, len(all))
+// Lasting gives each run another duration.
+func Lasting(all []Scenario, d time.Duration) []Scenario {
+	return changed(all, func(c *Case) { c.Duration = d })
+}
+
+// changed is the plan with other cases; the plan itself stays.
+func changed(all []Scenario, change func(*Case)) []Scenario {
+	others := make([]Scenario, len(all))
 	for i, s := range all {
 		s.Cases = slices.Clone(s.Cases)
 		for j := range s.Cases {
-			c := &s.Cases[j]
-			c.Warmup, c.Duration = min(c.Warmup, moment), min(c.Duration, moment)
-			c.Subscribers, c.Publishers, c.Records = min(c.Subscribers, few), min(c.Publishers, few), min(c.Records, 20*few)
-			c.Partitions = min(c.Partitions, few)
+			change(&s.Cases[j])
 		}
-		small[i] = s
+		others[i] = s
 	}
-	return small
+	return others
+}
+
+// Smoke makes everything small and short: it shows that all of it works, and measures
+// nothing.
+func Smoke(all []Scenario) []Scenario {
+	const few, moment = 50, 250 * time.Millisecond
+	return changed(all, func(c *Case) {
+		c.Warmup, c.Duration = min(c.Warmup, moment), min(c.Duration, moment)
+		c.Subscribers, c.Publishers, c.Records = min(c.Subscribers, few), min(c.Publishers, few), min(c.Records, 20*few)
+		c.Partitions = min(c.Partitions, few)
+	})
 }

@@ -108,10 +108,10 @@ const IdleSettle = 42 * time.Second
 func idle() Scenario {
 	return Scenario{
 		Name: "idle", Title: "Idle WebSocket connections with a subscription each",
-		Note: "All systems at once. RSS per connection is growth from before the first one to 42 s after the last; NATS and Centrifugo are told to collect their garbage and give it back before it is read, Tidewire is told nothing.",
+		Note: "All systems at once. RSS per connection is growth from when 200 have come and gone to 42 s after the last has come; NATS and Centrifugo are told to collect their garbage and give it back before it is read, Tidewire is told nothing.",
 		Cases: []Case{{
-			Name: "idle-5000", Title: "5,000 connections", Kind: Idle, Systems: []System{Tidewire, Centrifugo, NATSCore},
-			Subscribers: 5000, Partitions: 1, Bytes: 256, Duration: IdleSettle,
+			Name: "idle-6000", Title: "6,000 connections", Kind: Idle, Systems: []System{Tidewire, Centrifugo, NATSCore},
+			Subscribers: 6000, Partitions: 1, Bytes: 256, Duration: IdleSettle,
 		}},
 	}
 }
@@ -164,13 +164,15 @@ func storm() Scenario {
 func size() Scenario {
 	s := Scenario{
 		Name: "size", Title: "Cost against the number of partitions",
-		Note: "256 publishers, one in flight each, 256 B, 100,000 keys over four topics.",
+		Note: "One in flight each, 256 B, 100,000 keys over four topics. 256 publishers share batches of 64 records on 4 partitions, and none on 1,000; 16 publishers share few on either.",
 	}
-	for _, n := range []int{1, 250} {
-		s.Cases = append(s.Cases, Case{
-			Name: fmt.Sprintf("size-%d", 4*n), Title: fmt.Sprintf("%d partitions", 4*n), Kind: Publish, Systems: []System{Tidewire},
-			Bytes: 256, Publishers: 256, Window: 1, Keys: 100_000, Topics: 4, Partitions: n, Warmup: warmup, Duration: usual,
-		})
+	for _, publishers := range []int{16, 256} {
+		for _, n := range []int{1, 250} {
+			s.Cases = append(s.Cases, Case{
+				Name: fmt.Sprintf("size-%d-%d", 4*n, publishers), Title: fmt.Sprintf("%d partitions, %d publishers", 4*n, publishers), Kind: Publish, Systems: []System{Tidewire},
+				Bytes: 256, Publishers: publishers, Window: 1, Keys: 100_000, Topics: 4, Partitions: n, Warmup: warmup, Duration: usual,
+			})
+		}
 	}
 	return s
 }
