@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -66,7 +67,8 @@ func run(args []string) error {
 	defer cancel()
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 30 * time.Second}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	var serving sync.WaitGroup
+	serving.Go(func() { served <- s.Serve(l) })
 	fmt.Printf("listening ws=%s\nready in time\n", l.Addr())
 	look := make(chan os.Signal, 1)
 	signal.Notify(look, syscall.SIGUSR1)
@@ -83,6 +85,6 @@ func run(args []string) error {
 	defer stop()
 	_ = node.Shutdown(end) // it is over either way
 	_ = s.Close()
-	<-served
+	serving.Wait()
 	return nil
 }

@@ -85,8 +85,11 @@ type Case struct {
 	Warmup, Duration time.Duration
 }
 
-// Limit bounds one run of the case, whatever happens.
-func (c Case) Limit() time.Duration { return c.Warmup + c.Duration + 90*time.Second }
+// Limit bounds one run of the case, whatever happens. The first of a backlog also
+// publishes it.
+func (c Case) Limit() time.Duration {
+	return c.Warmup + c.Duration + 90*time.Second + time.Duration(c.Records)*100*time.Microsecond
+}
 
 // Seconds is about what all of its runs take on a quiet machine of two cores.
 func (c Case) Seconds(repetitions int) float64 {
