@@ -21,7 +21,7 @@ type Path struct {
 // Paths are the main ones.
 func Paths() []Path {
 	bench := func(args string) []string {
-		return append(strings.Fields(args), "--spawn", "--runs", "2", "--duration", "2s", "--warmup", "1s")
+		return append(strings.Fields(args), "--spawn", "--runs", "2", "--duration", "1500ms", "--warmup", "500ms")
 	}
 	const echo, fan = "websocket echo", "bare websocket fan-out"
 	return []Path{

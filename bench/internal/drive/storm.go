@@ -68,22 +68,12 @@ func (t *tidewire) storm(ctx context.Context, c plan.Case, turn int) (_ figures.
 	n := float64(c.Subscribers)
 	x := figures.Sample{Values: map[plan.Metric]float64{
 		plan.AllBack: float64(out.AllBack) / 1000, plan.NotTold: max(0, n-float64(out.Told)) + n - float64(out.Back),
-		plan.Lost: float64(out.Lost + out.Duplicates + out.Gaps + out.Outstanding), plan.Crowding: out.Largest * float64(spanOf(out.Buckets)),
+		plan.Lost: float64(out.Lost + out.Duplicates + out.Gaps + out.Outstanding), plan.Crowding: out.Largest * max(1, float64(out.Window)/100),
 	}}
 	if before > 0 {
 		x.Values[plan.Growth] = during / before
 	}
 	return x, nil
-}
-
-// spanOf is how many tenths of a second lie between the first that came back and the last.
-func spanOf(buckets []int) int {
-	for i, n := range buckets {
-		if n > 0 {
-			return len(buckets) - i
-		}
-	}
-	return 0
 }
 
 // publishP99 publishes at the case's rate for a while; its p99 in µs.

@@ -13,7 +13,7 @@ const (
 	Lost     Metric = "lost"
 	AllBack  Metric = "seconds until all are back"
 	NotTold  Metric = "subscribers that were not told when to come back, or did not"
-	Crowding Metric = "fullest 100 ms against the mean"
+	Crowding Metric = "fullest 100 ms, times the mean of the window that was announced"
 	Growth   Metric = "growth of the other gateway's publish p99"
 )
 

@@ -40,6 +40,8 @@ type Returned struct {
 	RefusedTold int64 `json:"refused_told"` // and said when to come back
 	Down        int64 `json:"down_ms"`      // until the server served again
 	AllBack     int64 `json:"all_back_ms"`
+	// Window is from the earliest to the latest time that a subscriber was told.
+	Window int64 `json:"window_ms"`
 	// Buckets are the subscribers that came back in each tenth of a second.
 	Buckets []int   `json:"buckets_100ms"`
 	Largest float64 `json:"largest_bucket"` // share of all
@@ -75,6 +77,7 @@ type home struct {
 	mu      sync.Mutex
 	stopped time.Time // zero: not yet
 	back    []time.Duration
+	due     []time.Time // the earliest and the latest that was told; nil: none
 	connect *figure.Histogram
 }
 
@@ -172,10 +175,29 @@ func (h *home) returned(took time.Duration) {
 	h.connect.Record(int64(took))
 }
 
+// tells notes when a subscriber is to come back.
+func (h *home) tells(due time.Time) {
+	h.told.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.due == nil {
+		h.due = []time.Time{due, due}
+	}
+	if due.Before(h.due[0]) {
+		h.due[0] = due
+	}
+	if due.After(h.due[1]) {
+		h.due[1] = due
+	}
+}
+
 func (h *home) sum(all []*returner) Returned {
 	r := Returned{
 		Back: len(h.back), Told: h.told.Load(), Attempts: h.attempts.Load() - int64(h.Subscribers), Unreachable: h.unreachable.Load(), Refused: h.refused.Load(), RefusedTold: h.refusedTold.Load(),
 		Gaps: h.gaps.Load(), Connect: h.connect.Latency(),
+	}
+	if h.due != nil {
+		r.Window = h.due[1].Sub(h.due[0]).Milliseconds()
 	}
 	for _, at := range h.back {
 		i := int(at / bucket)

@@ -189,7 +189,7 @@ func (x *returner) told(after string) error {
 		return fmt.Errorf("the server says closing with retry_after %q", after)
 	}
 	x.due = time.Now().Add(d)
-	x.home.told.Add(1)
+	x.home.tells(x.due)
 	return nil
 }
 
