@@ -67,7 +67,7 @@ func (t *tidewire) storm(ctx context.Context, c plan.Case, turn int) (_ figures.
 	}
 	n := float64(c.Subscribers)
 	x := figures.Sample{Values: map[plan.Metric]float64{
-		plan.AllBack: float64(out.AllBack) / 1000, plan.NotTold: max(0, n-float64(out.Told)) + n - float64(out.Back),
+		plan.AllBack: float64(out.AllBack-out.Down) / 1000, plan.Signal: float64(out.AllBack) / 1000, plan.NotTold: max(0, n-float64(out.Told)) + n - float64(out.Back),
 		plan.Lost: float64(out.Lost + out.Duplicates + out.Gaps + out.Outstanding), plan.Crowding: out.Largest * max(1, float64(out.Window)/100),
 	}}
 	if before > 0 {

@@ -88,7 +88,11 @@ type Case struct {
 // Limit bounds one run of the case, whatever happens. The first of a backlog also
 // publishes it.
 func (c Case) Limit() time.Duration {
-	return c.Warmup + c.Duration + 90*time.Second + time.Duration(c.Records)*100*time.Microsecond
+	most := 90 * time.Second
+	if c.Kind == Storm {
+		most = 150 * time.Second
+	}
+	return c.Warmup + c.Duration + most + time.Duration(c.Records)*100*time.Microsecond
 }
 
 // Seconds is about what all of its runs take on a quiet machine of two cores.

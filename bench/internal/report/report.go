@@ -96,7 +96,7 @@ func columns(k plan.Kind) []plan.Metric {
 	case plan.Idle:
 		return []plan.Metric{plan.RSS}
 	case plan.Storm:
-		return []plan.Metric{plan.AllBack, plan.NotTold, plan.Crowding, plan.Growth, plan.Lost}
+		return []plan.Metric{plan.AllBack, plan.Signal, plan.NotTold, plan.Crowding, plan.Growth, plan.Lost}
 	case plan.Groups, plan.CatchUp:
 		return []plan.Metric{plan.Rate, plan.CPU}
 	}
