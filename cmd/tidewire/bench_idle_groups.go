@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/bench/load"
 	"tidewire/internal/bench/proc"
-	"tidewire/cmd/tidewire/internal/client"
 )
 
 const (

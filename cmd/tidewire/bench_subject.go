@@ -15,12 +15,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"tidewire/cmd/tidewire/internal/client"
 	"tidewire/internal/bench/child"
 	"tidewire/internal/bench/floor"
 	"tidewire/internal/bench/load"
 	"tidewire/internal/bench/proc"
 	"tidewire/internal/bench/sock"
-	"tidewire/cmd/tidewire/internal/client"
 )
 
 // subject is the server that is measured, with a topic for the purpose.
