@@ -111,6 +111,9 @@ func run(ctx context.Context, args []string) error {
 		fresh := figures.Results{}
 		fmt.Fprintf(os.Stderr, "== %s (about %.0f s; %.0f s so far)\n", s.Name, s.Seconds(o.repetitions), time.Since(began).Seconds())
 		world.Scenario(ctx, s, o.repetitions, fresh, func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+		if ctx.Err() != nil {
+			break // half a scenario is worth less than what was kept of it
+		}
 		failed = failed || fresh.Failed()
 		page.Results.Replace(fresh)
 		if o.keep != "" {
