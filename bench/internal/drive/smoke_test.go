@@ -21,7 +21,7 @@ func TestEverySystemGoesThroughItsCases(t *testing.T) {
 		t.Fatal("TEST_TIDEWIRE_BIN is not set: make bench-test builds the processes and sets it")
 	}
 	world := drive.World{Dir: t.TempDir(), Bin: filepath.Dir(binary), Tidewire: binary, Redis: drive.FindRedis(), Hurry: make(chan struct{})}
-	cases := []string{"publish-1024-16", "latency-1000", "fanout-1000-8", "keys-10000", "idle-6000", "requests-64", "groups-100000", "catchup-1000000", "size-1000-16"}
+	cases := []string{"publish-1024-16", "replicated-1024-16", "latency-1000", "fanout-1000-8", "keys-10000", "idle-6000", "requests-64", "groups-100000", "catchup-1000000", "size-1000-16"}
 	some, err := plan.Select(plan.All(), "", cases, nil)
 	if err != nil {
 		t.Fatal(err)

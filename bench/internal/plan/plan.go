@@ -219,11 +219,12 @@ func changed(all []Scenario, change func(*Case)) []Scenario {
 }
 
 // Smoke makes everything small and short: it shows that all of it works, and measures
-// nothing.
+// nothing. A moment is long enough for something to come back on a machine that has much
+// else to do.
 func Smoke(all []Scenario) []Scenario {
-	const few, moment = 50, 250 * time.Millisecond
+	const few, moment = 50, 600 * time.Millisecond
 	return changed(all, func(c *Case) {
-		c.Warmup, c.Duration = min(c.Warmup, moment), min(c.Duration, moment)
+		c.Warmup, c.Duration = min(c.Warmup, moment/6), min(c.Duration, moment)
 		c.Subscribers, c.Publishers, c.Records = min(c.Subscribers, few), min(c.Publishers, few), min(c.Records, 20*few)
 		c.Partitions = min(c.Partitions, few)
 	})
