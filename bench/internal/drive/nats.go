@@ -100,7 +100,7 @@ func (s *natsServer) stream(ctx context.Context, name string) (node int, err err
 	}
 }
 
-func (s *natsServer) measure(ctx context.Context, c plan.Case, turn int) (figures.Sample, error) {
+func (s *natsServer) measure(ctx context.Context, c plan.Case, turn int) (x figures.Sample, err error) {
 	name := topicName(c, turn)
 	if c.Records > 0 {
 		name = c.Name
@@ -123,6 +123,13 @@ func (s *natsServer) measure(ctx context.Context, c plan.Case, turn int) (figure
 		}
 		if web, err = s.at(ctx, node, "ws"); err != nil {
 			return figures.Sample{}, err
+		}
+		if c.Records == 0 { // else later turns read it
+			defer func() {
+				if undo := nats.DropStream(tcp, name); err == nil {
+					err = undo // an idle stream is another case's heartbeats
+				}
+			}()
 		}
 	}
 	r := records(c, name)

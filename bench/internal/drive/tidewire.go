@@ -93,7 +93,7 @@ func (t *tidewire) call(ctx context.Context, method, path string, body, answer a
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if method == http.MethodGet {
+	if body == nil {
 		req.Body, req.ContentLength = http.NoBody, 0
 		req.Header.Del("Content-Type")
 	}
@@ -108,6 +108,9 @@ func (t *tidewire) call(ctx context.Context, method, path string, body, answer a
 		return err
 	case resp.StatusCode >= 300:
 		return fmt.Errorf("%s %s: %s", method, path, text)
+	}
+	if answer == nil {
+		return nil
 	}
 	return json.Unmarshal(text, answer)
 }
@@ -144,7 +147,7 @@ func (t *tidewire) target(ctx context.Context, at int) (load.Target, error) {
 	return target(ctx, t.children[at].Addr, pids)
 }
 
-func (t *tidewire) measure(ctx context.Context, c plan.Case, turn int) (figures.Sample, error) {
+func (t *tidewire) measure(ctx context.Context, c plan.Case, turn int) (x figures.Sample, err error) {
 	if c.Kind == plan.Storm {
 		return t.storm(ctx, c, turn)
 	}
@@ -160,10 +163,16 @@ func (t *tidewire) measure(ctx context.Context, c plan.Case, turn int) (figures.
 		return t.read(ctx, c, at, name, turn)
 	}
 	var at load.Target
-	var err error
 	for i := range max(1, c.Topics) {
 		if at, err = t.topic(ctx, name+suffix(i), c.Partitions); err != nil {
 			return figures.Sample{}, err
+		}
+		if c.Records == 0 { // else later turns read it
+			defer func() {
+				if undo := t.call(ctx, http.MethodDelete, "/topics/"+name+suffix(i), nil, nil); err == nil {
+					err = undo // it is another case's load on the disk
+				}
+			}()
 		}
 	}
 	w := load.Publish{Target: at, Records: records(c, name), Transport: load.WebSocket, Publishers: c.Publishers, Window: c.Window, Plan: loadPlan(c)}

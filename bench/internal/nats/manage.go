@@ -24,6 +24,15 @@ func MakeStream(at Address, name, subject string, replicas int) (leader string, 
 	return made.Cluster.Leader, nil
 }
 
+// DropStream deletes a stream, with its consumers.
+func DropStream(at Address, name string) error {
+	answer, err := Request(at, "$JS.API.STREAM.DELETE."+name, "")
+	if err == nil && strings.Contains(answer, `"error":`) {
+		err = fmt.Errorf("delete a stream of JetStream: %s", answer)
+	}
+	return err
+}
+
 // PushTo makes a consumer that delivers what is published from now on to a subject, and
 // asks for no acknowledgement.
 func PushTo(at Address, stream, subject string) error {
