@@ -84,6 +84,7 @@ type Ask struct {
 	byKey      map[key]*lasting
 	byToken    map[inbox.Token]*lasting
 	collecting int
+	beat       time.Time // when the loop looked last; zero while nothing lasts
 	draining   bool
 	ended      bool // this life of the gateway is over, as far as inboxes go
 }
@@ -119,6 +120,9 @@ func (a *Ask) look(now time.Time) time.Time {
 		a.forgetLocked(token)
 	}
 	next, _ := a.box.Next()
+	if again := a.beatLocked(now); !again.IsZero() && (next.IsZero() || again.Before(next)) {
+		next = again
+	}
 	a.mu.Unlock()
 	for _, c := range late {
 		call := c.Of.(*Call)

@@ -58,7 +58,7 @@ func (a *Ask) collect(k *lasting, at Accepted, timestamp int64) {
 		return
 	}
 	a.accept(k, at)
-	reply, err := a.fetch(ctx, to, timestamp+to.Timeout.Milliseconds())
+	reply, err := a.fetch(ctx, to, timestamp+to.Timeout.Milliseconds(), false)
 	switch {
 	case err != nil:
 		a.fail(k, err)
@@ -113,9 +113,9 @@ func replyTo(batches []byte, at ident.Offset) (string, bool) {
 }
 
 // fetch waits for the reply at an inbox that another call of this request waits at, or
-// waited; nil without an error: ctx ended first. until is by the leader's clock.
-func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64) (*inbox.Reply, error) {
-	gone := false
+// waited; nil without an error: ctx ended first. until is by the leader's clock. gone: only
+// the leader can have it.
+func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64, gone bool) (*inbox.Reply, error) {
 	for pause := leastPause; ctx.Err() == nil; {
 		s, began := a.cfg.Topology.Snapshot(), time.Now()
 		var got rpc.Collected

@@ -27,7 +27,10 @@ type lasting struct {
 	until    time.Time
 	stage    stage
 	accepted Accepted
-	calls    []*Call // that are to hear that it is kept
+	// timestamp is when it was kept, in ms since 1970 by the leader's clock; 0: not known.
+	timestamp int64
+	doubt     bool    // its reply may have come while this process did not run
+	calls     []*Call // that are to hear that it is kept
 }
 
 // stage is what is known of a request.
@@ -84,6 +87,7 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		return a.crowded()
 	}
 	a.setLocked(before)
+	a.watchLocked()
 	was, found := k.stage, k.accepted
 	if was != known {
 		k.calls = append(k.calls, c)
@@ -124,6 +128,7 @@ func (a *Ask) published(k *lasting, res publish.Result) {
 	at := Accepted{Partition: res.Partition, Offset: res.Offset, Correlation: k.key.correlation, Duplicate: res.Duplicate}
 	a.mu.Lock()
 	kept := res.Err == nil // if not under this inbox, then under that of another
+	k.timestamp = res.Timestamp
 	if kept && res.Duplicate {
 		res.Err = a.collectLocked(k, at, res.Timestamp)
 		if res.Err == nil {

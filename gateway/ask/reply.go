@@ -76,7 +76,7 @@ func (a *Ask) reply(ctx context.Context, d Dest, r *inbox.Reply) (way string, er
 		return "", TooLarge(d, n)
 	}
 	to := &d.address
-	if a.mine(to) {
+	if a.mine(to) && !a.doubts(to) {
 		if err := a.take(to.Token, r); !fault.Is(err, fault.RequesterGone) || a.mine(to) {
 			return local, err
 		}
@@ -89,7 +89,9 @@ func (a *Ask) reply(ctx context.Context, d Dest, r *inbox.Reply) (way string, er
 		away := !a.lives(s, to)
 		var handed rpc.Handed
 		if !away {
-			way = forwarded
+			if way = forwarded; to.Node == a.cfg.Self {
+				way = local
+			}
 			handed, err = a.forward(ctx, to, r)
 			away = err == nil && handed == rpc.HandedWrongly
 		}
@@ -154,6 +156,9 @@ func (a *Ask) put(token inbox.Token, r *inbox.Reply) inbox.Put {
 
 // forward hands a reply to the gateway that was asked.
 func (a *Ask) forward(ctx context.Context, to *inbox.Address, r *inbox.Reply) (rpc.Handed, error) {
+	if to.Node == a.cfg.Self {
+		return a.receive(ctx, to, r)
+	}
 	p, err := a.cfg.Peer(to.Node)
 	if err != nil {
 		return 0, err
@@ -200,16 +205,28 @@ func (a *Ask) lives(s snapshot, to *inbox.Address) bool {
 }
 
 // ServeReply takes the reply to a request of this gateway, from another one.
-func (a *Ask) ServeReply(_ context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
+func (a *Ask) ServeReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
 	address, err := inbox.Parse(to)
 	if err != nil {
 		return 0, fault.New(fault.Invalid, "%w", err)
 	}
-	if !a.mine(&address) {
+	return a.receive(ctx, &address, r)
+}
+
+// receive takes the reply to a request of this gateway's own, if it is the first.
+func (a *Ask) receive(ctx context.Context, to *inbox.Address, r *inbox.Reply) (rpc.Handed, error) {
+	if !a.mine(to) {
 		return rpc.HandedWrongly, nil
 	}
-	switch err := a.take(address.Token, r); {
-	case fault.Is(err, fault.RequesterGone) && !a.mine(&address): // it ended in between
+	if a.doubts(to) {
+		handed, err := a.keep(ctx, a.cfg.Topology.Snapshot(), to, r)
+		if err == nil && handed == rpc.HandedOver {
+			a.put(to.Token, r) // who looks there may have been quicker
+		}
+		return handed, err
+	}
+	switch err := a.take(to.Token, r); {
+	case fault.Is(err, fault.RequesterGone) && !a.mine(to): // it ended in between
 		return rpc.HandedWrongly, nil
 	case fault.Is(err, fault.RequesterGone):
 		return rpc.HandedNobody, nil

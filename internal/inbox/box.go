@@ -147,6 +147,12 @@ func (b *Box) part(c *Caller) {
 // Knows says that there is an entry.
 func (b *Box) Knows(token Token) bool { return b.entries[token] != nil }
 
+// Answered says that there was a reply already, at an entry that is held.
+func (b *Box) Answered(token Token) bool {
+	e := b.entries[token]
+	return e != nil && e.answered
+}
+
 // Put is what becomes of a reply.
 type Put uint8
 
