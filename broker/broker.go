@@ -229,3 +229,13 @@ func (b *Broker) KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.
 func (b *Broker) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error) {
 	return b.mail.KeptReply(ctx, to, until, wait)
 }
+
+// Original finds the record that an idempotency key brought to a partition that this node
+// leads, and waits until it is committed.
+func (b *Broker) Original(ctx context.Context, s rpc.Sought) (rpc.Original, error) {
+	r, err := b.host.Replica(s.Partition)
+	if err != nil {
+		return rpc.Original{}, err
+	}
+	return r.Original(ctx, &s.Key)
+}

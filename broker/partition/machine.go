@@ -137,7 +137,7 @@ func (m *Machine) judge(e *record.Entry, now int64, rules Rules) (rpc.RecordResu
 		held, ok := m.held(e)
 		switch {
 		case ok && held.content != idem.content:
-			return m.useUp(e, now, fault.New(fault.IdempotencyKeyReused, "Idempotency-Key %q came before with another key, content type or body", e.Idempotency.Key))
+			return m.useUp(e, now, reused(e.Idempotency))
 		case ok:
 			// The producer's number is the next, so its record was kept before
 			// under another: the number is used up by this answer.
@@ -169,6 +169,23 @@ func (m *Machine) held(e *record.Entry) (keyed, bool) {
 	}
 	k, ok := m.keys.byDigest[digestOf(e.Idempotency)]
 	return k, ok
+}
+
+// Original finds the record that an Idempotency-Key brought within the topic's window; false:
+// none did. Another content under the key is an error. now is in ms since 1970.
+func (m *Machine) Original(k *record.Idempotency, now int64, rules Rules) (rpc.RecordResult, bool) {
+	held, ok := m.keys.byDigest[digestOf(k)]
+	switch {
+	case !ok, max(now, m.timestamp)-held.timestamp > rules.IdempotencyWindow.Milliseconds():
+		return rpc.RecordResult{}, false
+	case held.content != k.Hash:
+		return rpc.RecordResult{Err: reused(k)}, true
+	}
+	return duplicate(held), true
+}
+
+func reused(k *record.Idempotency) error {
+	return fault.New(fault.IdempotencyKeyReused, "Idempotency-Key %q came before with another key, content type or body", k.Key)
 }
 
 func duplicate(k keyed) rpc.RecordResult {

@@ -147,6 +147,32 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+func TestAnOriginalIsFoundWithinTheWindow(t *testing.T) {
+	l := &log{m: New(0)}
+	r := keyedBy("a", "x")
+	key := *r.Idempotency
+	if _, ok := l.m.Original(&key, 0, rules); ok {
+		t.Error("found in an empty log")
+	}
+	l.append(t, batch(sequenced(1, 0), r), 1000)
+	window := rules.IdempotencyWindow.Milliseconds()
+	for _, c := range []struct {
+		now  int64
+		want bool
+	}{{0, true}, {1000 + window, true}, {1001 + window, false}} {
+		if got, ok := l.m.Original(&key, c.now, rules); ok != c.want || ok && (got.Offset != 1 || got.Timestamp != 1000 || !got.Duplicate || got.Err != nil) {
+			t.Errorf("at %d: %+v, %v", c.now, got, ok)
+		}
+	}
+	key.Hash[0]++
+	if got, ok := l.m.Original(&key, 1000, rules); !ok || !fault.Is(got.Err, fault.IdempotencyKeyReused) {
+		t.Errorf("another content: %+v, %v", got, ok)
+	}
+	if l.m.End() != 2 {
+		t.Error("something was kept")
+	}
+}
+
 // A record that is refused for what it is uses its number up, so that those on
 // their way behind it are kept.
 func TestRefusalsUseNumbersUp(t *testing.T) {

@@ -171,6 +171,13 @@ func (b backend) KeptReply(ctx context.Context, to string, until int64, wait tim
 	return b.broker.KeptReply(ctx, to, until, wait)
 }
 
+func (b backend) Original(ctx context.Context, s rpc.Sought) (rpc.Original, error) {
+	if err := b.refusal(); err != nil {
+		return rpc.Original{}, err
+	}
+	return b.broker.Original(ctx, s)
+}
+
 // Probe says which life this node is in, or asks to be in: the coordinator may know
 // sooner than the node that it counts.
 func (b backend) Probe(context.Context) (cluster.Life, error) {

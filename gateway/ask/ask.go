@@ -43,13 +43,15 @@ type Peer interface {
 	CollectReply(ctx context.Context, to string, wait time.Duration) (rpc.Collected, error)
 }
 
-// Mail is a broker that leads partitions, this node's or another's, and keeps the replies to
-// requests there whose gateway is gone.
+// Mail is a broker that leads partitions, this node's or another's, knows the requests there
+// that can be repeated, and keeps the replies to those whose gateway is gone.
 type Mail interface {
 	KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error)
 	// KeptReply waits so long for a reply. until is the deadline of the request, in ms
 	// since 1970 by the clock of the leader.
 	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error)
+	// Original finds the record of a request that came before.
+	Original(ctx context.Context, s rpc.Sought) (rpc.Original, error)
 }
 
 // Config of Ask. What is not marked is required.

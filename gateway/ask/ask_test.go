@@ -168,11 +168,7 @@ func TestARequestThatIsNotKept(t *testing.T) {
 
 func TestNobodyServesATopic(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		w.change(func(s *cluster.Snapshot) {
-			g := *s.Groups[w.topic.ID].Get("responders")
-			g.Members = nil
-			s.Groups[w.topic.ID] = s.Groups[w.topic.ID].With(&g)
-		})
+		w.serve(false)
 		for _, id := range []string{"", "c1"} {
 			say(t, w.ask(one, named(id)), "[no-responders]")
 		}
@@ -180,6 +176,64 @@ func TestNobodyServesATopic(t *testing.T) {
 			t.Error("something was published")
 		}
 		nothing(t, w)
+	})
+}
+
+// What was asked before is answered, also where nobody serves the topic any more: its reply
+// lies at the gateway that was asked, or at the leader, or comes yet.
+func TestARepeatWhereNobodyServesTheTopicAnyMore(t *testing.T) {
+	for name, end := range map[string]func(w *world){"alive": func(*world) {}, "dead": gone["dead"], "in another life": gone["in another life"]} {
+		t.Run("its gateway is "+name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				w.ask(one, named("c1"))
+				w.ask(one, named("c2"))
+				end(w)
+				to := w.requests()
+				if got := w.reply(two, to[0], "a"); got != "ok" {
+					t.Error(got)
+				}
+				w.serve(false)
+				say(t, w.ask(two, named("c1")), "[accepted 0 true reply a]")
+				say(t, w.ask(three, named("c1")), "[accepted 0 true reply a]")
+				late := w.ask(two, named("c2"))
+				say(t, late, "[accepted 1 true]")
+				if got := w.reply(three, to[1], "b"); got != "ok" {
+					t.Error(got)
+				}
+				say(t, late, "[accepted 1 true reply b]")
+				say(t, w.ask(three, named("c1"), func(q *ask.Request) { q.Record.Value = []byte("other") }), "[idempotency-key-reused]")
+				say(t, w.ask(three, named("c3")), "[no-responders]")
+				if n := len(w.requests()); n != 2 {
+					t.Errorf("%d requests", n)
+				}
+				time.Sleep(2 * time.Minute)
+				nothing(t, w)
+			})
+		})
+	}
+}
+
+// Whether there is an original only the leader can say: it is waited for, no longer than
+// the client waits, and then nobody has said that there are no responders.
+func TestARepeatWhereNobodyServesOrLeadsTheTopic(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.ask(one, named("c1"))
+		gone["dead"](w)
+		if got := w.reply(two, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+		w.serve(false)
+		w.lead(ident.NodeID{})
+		began := time.Now()
+		c, hasty := w.ask(two, named("c1")), w.ask(three, named("c1"), within(2*time.Second))
+		time.Sleep(3 * time.Second)
+		say(t, c, "[]")
+		say(t, hasty, "[leader-unavailable]")
+		if took := hasty.at.Sub(began); took != 2*time.Second {
+			t.Error(took)
+		}
+		w.lead(three)
+		say(t, c, "[accepted 0 true reply a]")
 	})
 }
 

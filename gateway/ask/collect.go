@@ -25,8 +25,8 @@ const (
 	mostPause  = 200 * time.Millisecond
 )
 
-// collectLocked has the reply to a repeat collected where the original was asked.
-func (a *Ask) collectLocked(k *lasting, at Accepted, timestamp int64) error {
+// gatherLocked has a goroutine do what brings the reply to a repeat.
+func (a *Ask) gatherLocked(do func()) error {
 	if a.draining {
 		return errDraining
 	}
@@ -35,12 +35,42 @@ func (a *Ask) collectLocked(k *lasting, at Accepted, timestamp int64) error {
 	}
 	a.collecting++
 	a.running.Go(func() {
-		a.collect(k, at, timestamp)
+		do()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.collecting--
 	})
 	return nil
+}
+
+// seek looks for the original of a request that nobody serves now. Where there is one its
+// reply is collected; nothing is published.
+func (a *Ask) seek(k *lasting, original rpc.Sought, topic string) {
+	ctx, cancel := context.WithDeadline(a.life, k.until)
+	defer cancel()
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		s := a.cfg.Topology.Snapshot()
+		var found rpc.Original
+		m, err := a.mail(s, original.Partition)
+		if err == nil {
+			found, err = m.Original(ctx, original)
+		}
+		switch {
+		case err == nil && !found.Known:
+			a.fail(k, noResponders(topic))
+			return
+		case err == nil:
+			at := Accepted{Partition: original.Partition.Index, Offset: found.Offset, Correlation: k.key.correlation, Duplicate: true}
+			a.collect(k, at, found.Timestamp)
+			return
+		case fault.Is(err, fault.IdempotencyKeyReused):
+			a.fail(k, reused(k.key.correlation))
+			return
+		case !passing(err), !a.await(ctx, s.Index, pause):
+			a.fail(k, err)
+			return
+		}
+	}
 }
 
 // collect brings the reply to a repeat, or why there is none.

@@ -199,6 +199,29 @@ func (w *world) keep(req *publish.Request) publish.Result {
 	return res
 }
 
+// original is what a leader knows of a record's key.
+func (w *world) original(k *record.Idempotency) (rpc.Original, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := k.Principal + "\x00" + k.Key
+	old, ok := w.found[name]
+	if ok && w.hash[name] != k.Hash {
+		return rpc.Original{}, fault.New(fault.IdempotencyKeyReused, "reused")
+	}
+	return rpc.Original{Known: ok, Offset: old.Offset, Timestamp: old.Timestamp}, nil
+}
+
+// serve says whether there is a member of a group.
+func (w *world) serve(is bool) {
+	w.change(func(s *cluster.Snapshot) {
+		g := *s.Groups[w.topic.ID].Get("responders")
+		if g.Members = nil; is {
+			g.Members = []cluster.Member{{ID: "w", Epoch: 1, Node: one}}
+		}
+		s.Groups[w.topic.ID] = s.Groups[w.topic.ID].With(&g)
+	})
+}
+
 // requests are the inboxes of what was kept.
 func (w *world) requests() (out []string) {
 	w.t.Helper()

@@ -9,6 +9,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/inbox"
 	"tidewire/internal/record"
+	"tidewire/internal/rpc"
 )
 
 // key names a request by what its client said.
@@ -56,9 +57,8 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		err = fault.New(fault.Draining, "the node is shutting down; ask another")
 	case k != nil && k.hash != hash:
 		err = reused(q.Correlation)
-	case k == nil && !served(s, t):
-		err = noResponders(t.Name)
 	}
+	unserved := k == nil && !served(s, t)
 	if err != nil {
 		a.mu.Unlock()
 		return err
@@ -93,7 +93,18 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		k.calls = append(k.calls, c)
 		k.stage = asking
 	}
+	if unserved {
+		// Nobody would get it: but it may be a repeat, whose reply is there.
+		original := rpc.Sought{Partition: k.address.Ref(), Key: *idempotency(k)}
+		err = a.gatherLocked(func() { a.seek(k, original, t.Name) })
+	}
 	a.mu.Unlock()
+	if unserved {
+		if err != nil {
+			a.fail(k, err)
+		}
+		return nil
+	}
 
 	switch was {
 	case known:
@@ -102,7 +113,7 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 	case fresh, unsure:
 		req := publish.Request{Topic: t.Name, Partition: &k.address.Partition, Timeout: max(time.Until(c.caller.Until), inbox.MinTimeout), Record: q.Record}
 		req.Record.Headers = headers(&q.Record, &k.address, c)
-		req.Record.Idempotency = &record.Idempotency{Principal: q.Principal, Key: keyed + q.Correlation, Hash: hash}
+		req.Record.Idempotency = idempotency(k)
 		a.cfg.Publisher.Publish(req, func(res publish.Result) { a.published(k, res) })
 	}
 	switch w {
@@ -112,6 +123,11 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		c.answered(nil, errSpent)
 	}
 	return nil
+}
+
+// idempotency is what the leader knows a request by that can be repeated.
+func idempotency(k *lasting) *record.Idempotency {
+	return &record.Idempotency{Principal: k.key.principal, Key: keyed + k.key.correlation, Hash: k.hash}
 }
 
 var errSpent = fault.New(fault.ReplyTimeout, "the reply came, went to an earlier call of this request, and is not kept: the node had no room for it")
@@ -130,7 +146,7 @@ func (a *Ask) published(k *lasting, res publish.Result) {
 	kept := res.Err == nil // if not under this inbox, then under that of another
 	k.timestamp = res.Timestamp
 	if kept && res.Duplicate {
-		res.Err = a.collectLocked(k, at, res.Timestamp)
+		res.Err = a.gatherLocked(func() { a.collect(k, at, res.Timestamp) })
 		if res.Err == nil {
 			a.mu.Unlock()
 			return

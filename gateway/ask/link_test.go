@@ -115,6 +115,18 @@ func (l link) KeptReply(ctx context.Context, to string, until int64, wait time.D
 	return c, err
 }
 
+func (l link) Original(_ context.Context, s rpc.Sought) (o rpc.Original, err error) {
+	if err = l.cross(); err == nil {
+		err = l.leads()
+	}
+	if err == nil {
+		if o, err = l.w.original(&s.Key); err == nil {
+			err = l.back()
+		}
+	}
+	return o, err
+}
+
 // mailbox is what a leader keeps, in short.
 type mailbox struct {
 	mu   sync.Mutex

@@ -54,6 +54,9 @@ type BrokerBackend interface {
 	// since 1970 by this node's clock.
 	KeepReply(ctx context.Context, to string, r *inbox.Reply) (Handed, error)
 	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error)
+	// Original finds the record that an idempotency key brought, and waits until it is
+	// committed. Another content under the key is an error.
+	Original(ctx context.Context, s Sought) (Original, error)
 	// Probe says which life this node is in.
 	Probe(ctx context.Context) (cluster.Life, error)
 }

@@ -217,6 +217,8 @@ func (b *broker) KeepReply(_ context.Context, to string, r *inbox.Reply) (Handed
 	return b.mail.keep(to, r)
 }
 
+func (b *broker) Original(_ context.Context, s Sought) (Original, error) { return b.mail.original(s) }
+
 func (b *broker) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error) {
 	return b.mail.collect(ctx, to, until, wait)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidewire/internal/fault"
+	"tidewire/internal/ident"
 	"tidewire/internal/inbox"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc/tidewirepb"
@@ -32,6 +33,17 @@ func (r *Peer) KeepReply(ctx context.Context, to string, x *inbox.Reply) (Handed
 func (r *Peer) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error) {
 	q := &tidewirepb.CollectReplyRequest{Inbox: to, UntilMs: until, WaitNs: int64(wait)}
 	return r.collected(call(ctx, r, fault.LeaderUnavailable, asks, r.broker.KeptReply, q))
+}
+
+// Original asks the leader of a partition for the record that an idempotency key brought.
+func (r *Peer) Original(ctx context.Context, s Sought) (Original, error) {
+	a, err := call(ctx, r, fault.LeaderUnavailable, asks, r.broker.Original, &tidewirepb.OriginalRequest{
+		Partition: partitionMessage(s.Partition), Principal: s.Key.Principal, Key: s.Key.Key, Hash: s.Key.Hash[:],
+	})
+	if err != nil {
+		return Original{}, err
+	}
+	return Original{Known: a.Known, Offset: ident.Offset(a.Offset), Timestamp: a.Timestamp}, nil
 }
 
 func handMessage(to string, x *inbox.Reply) *tidewirepb.HandReplyRequest {

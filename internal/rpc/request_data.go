@@ -1,6 +1,10 @@
 package rpc
 
-import "tidewire/internal/inbox"
+import (
+	"tidewire/internal/ident"
+	"tidewire/internal/inbox"
+	"tidewire/internal/record"
+)
 
 // Handed is what became of a reply.
 type Handed uint8
@@ -25,3 +29,16 @@ const (
 	Over                  // the request's time is up, or its reply is not kept any more
 	Elsewhere             // the inbox is of another life of the node
 )
+
+// Sought is a record that an idempotency key may have brought.
+type Sought struct {
+	Partition ident.Partition
+	Key       record.Idempotency
+}
+
+// Original is where such a record is, once it is committed.
+type Original struct {
+	Known     bool // false: no record came with the key within the topic's window
+	Offset    ident.Offset
+	Timestamp int64 // ms since 1970
+}

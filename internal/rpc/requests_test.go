@@ -10,12 +10,46 @@ import (
 	"tidewire/internal/fault"
 	"tidewire/internal/inbox"
 	"tidewire/internal/record"
+	"tidewire/internal/rpc/tidewirepb"
 )
 
 // replies answers what is said of them, and notes it.
 type replies struct {
 	keep    func(to string, r *inbox.Reply) (Handed, error)
 	collect func(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error)
+
+	original func(s Sought) (Original, error)
+}
+
+func TestTheLeaderIsAskedForAnOriginal(t *testing.T) {
+	s := serve(t, ServerConfig{}, "127.0.0.1:0")
+	r := toB(t, peersTo(t, s.Addr()))
+	asked := Sought{Partition: topic, Key: record.Idempotency{Principal: "ann", Key: "\x00k", Hash: [16]byte{1, 15: 2}}}
+	if _, err := r.Original(t.Context(), asked); !fault.Is(err, fault.LeaderUnavailable) {
+		t.Error("a node without a broker:", err)
+	}
+	var got Sought
+	var back Original
+	var refusal error
+	s.Broker(&broker{mail: replies{original: func(s Sought) (Original, error) {
+		got = s
+		return back, refusal
+	}}})
+	for _, back = range []Original{{}, {Known: true}, {Known: true, Offset: 7, Timestamp: 1 << 40}} {
+		if o, err := r.Original(t.Context(), asked); err != nil || o != back || got != asked {
+			t.Errorf("%+v %v, asked for %+v", o, err, got)
+		}
+	}
+	refusal = fault.New(fault.IdempotencyKeyReused, "another body")
+	if _, err := r.Original(t.Context(), asked); !fault.Is(err, fault.IdempotencyKeyReused) {
+		t.Error(err)
+	}
+	for _, hash := range [][]byte{nil, make([]byte, 15), make([]byte, 17)} {
+		_, err := call(t.Context(), r, fault.LeaderUnavailable, asks, r.broker.Original, &tidewirepb.OriginalRequest{Partition: partitionMessage(topic), Hash: hash})
+		if !fault.Is(err, fault.Invalid) {
+			t.Errorf("a hash of %d bytes: %v", len(hash), err)
+		}
+	}
 }
 
 func TestRepliesGoToGatewaysAndToLeaders(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/internal/fault"
 	"tidewire/internal/inbox"
+	"tidewire/internal/record"
 	"tidewire/internal/rpc/tidewirepb"
 )
 
@@ -64,6 +65,33 @@ func (s *Server) collect(ctx context.Context, r *tidewirepb.CollectReplyRequest,
 		got, err := do(ctx, r.Inbox, min(max(time.Duration(r.WaitNs), 0), MaxWait))
 		if err == nil {
 			out = &tidewirepb.CollectReplyResponse{Reply: replyMessage(got.Reply), Fate: tidewirepb.CollectReplyResponse_Fate(got.Fate)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, statusOf(err) // out may be under way still
+	}
+	return out, nil
+}
+
+func (v brokerService) Original(ctx context.Context, r *tidewirepb.OriginalRequest) (*tidewirepb.OriginalResponse, error) {
+	b, err := v.backend()
+	if err != nil {
+		return nil, err
+	}
+	p, err := partitionOf(r.Partition)
+	if err != nil {
+		return nil, refuse(fault.As(err))
+	}
+	s := Sought{Partition: p, Key: record.Idempotency{Principal: r.Principal, Key: r.Key}}
+	if copy(s.Key.Hash[:], r.Hash) != len(s.Key.Hash) || len(r.Hash) != len(s.Key.Hash) {
+		return nil, refuse(fault.New(fault.Invalid, "a hash of %d bytes", len(r.Hash)))
+	}
+	var out *tidewirepb.OriginalResponse
+	err = v.s.streaming(ctx, takeMoment, nil, func(ctx context.Context) error {
+		got, err := b.Original(ctx, s)
+		if err == nil {
+			out = &tidewirepb.OriginalResponse{Known: got.Known, Offset: int64(got.Offset), Timestamp: got.Timestamp}
 		}
 		return err
 	})

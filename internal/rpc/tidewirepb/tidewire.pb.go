@@ -2973,6 +2973,134 @@ func (x *CollectReplyResponse) GetFate() CollectReplyResponse_Fate {
 	return CollectReplyResponse_NOT_YET
 }
 
+type OriginalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"` // of the content, 16 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OriginalRequest) Reset() {
+	*x = OriginalRequest{}
+	mi := &file_tidewire_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OriginalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OriginalRequest) ProtoMessage() {}
+
+func (x *OriginalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OriginalRequest.ProtoReflect.Descriptor instead.
+func (*OriginalRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *OriginalRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *OriginalRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *OriginalRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *OriginalRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type OriginalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"` // false: no record came with the key within the topic's window
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Timestamp     int64                  `protobuf:"varint,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"` // ms since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OriginalResponse) Reset() {
+	*x = OriginalResponse{}
+	mi := &file_tidewire_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OriginalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OriginalResponse) ProtoMessage() {}
+
+func (x *OriginalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OriginalResponse.ProtoReflect.Descriptor instead.
+func (*OriginalResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *OriginalResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *OriginalResponse) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *OriginalResponse) GetTimestamp() int64 {
+	if x != nil {
+		return x.Timestamp
+	}
+	return 0
+}
+
 type TouchRequest_Sign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // 16 bytes
@@ -2985,7 +3113,7 @@ type TouchRequest_Sign struct {
 
 func (x *TouchRequest_Sign) Reset() {
 	*x = TouchRequest_Sign{}
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3125,7 @@ func (x *TouchRequest_Sign) String() string {
 func (*TouchRequest_Sign) ProtoMessage() {}
 
 func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3182,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3194,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3257,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3269,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3325,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3337,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3386,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3398,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3452,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3464,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3508,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3392,7 +3520,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3591,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3603,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3674,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3686,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3802,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3814,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3896,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3908,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3948,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3960,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +4000,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4012,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4053,7 @@ type TakeResponse_Lease struct {
 
 func (x *TakeResponse_Lease) Reset() {
 	*x = TakeResponse_Lease{}
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4065,7 @@ func (x *TakeResponse_Lease) String() string {
 func (*TakeResponse_Lease) ProtoMessage() {}
 
 func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4114,7 @@ type TakeResponse_Item struct {
 
 func (x *TakeResponse_Item) Reset() {
 	*x = TakeResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4126,7 @@ func (x *TakeResponse_Item) String() string {
 func (*TakeResponse_Item) ProtoMessage() {}
 
 func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4180,7 @@ type SettleRequest_Nack struct {
 
 func (x *SettleRequest_Nack) Reset() {
 	*x = SettleRequest_Nack{}
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4192,7 @@ func (x *SettleRequest_Nack) String() string {
 func (*SettleRequest_Nack) ProtoMessage() {}
 
 func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4232,7 @@ type SettleRequest_Reject struct {
 
 func (x *SettleRequest_Reject) Reset() {
 	*x = SettleRequest_Reject{}
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4244,7 @@ func (x *SettleRequest_Reject) String() string {
 func (*SettleRequest_Reject) ProtoMessage() {}
 
 func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4288,7 @@ type SettleRequest_Item struct {
 
 func (x *SettleRequest_Item) Reset() {
 	*x = SettleRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4300,7 @@ func (x *SettleRequest_Item) String() string {
 func (*SettleRequest_Item) ProtoMessage() {}
 
 func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4368,7 @@ type SettleResponse_Stale struct {
 
 func (x *SettleResponse_Stale) Reset() {
 	*x = SettleResponse_Stale{}
-	mi := &file_tidewire_proto_msgTypes[73]
+	mi := &file_tidewire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4380,7 @@ func (x *SettleResponse_Stale) String() string {
 func (*SettleResponse_Stale) ProtoMessage() {}
 
 func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[73]
+	mi := &file_tidewire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4422,7 @@ type SettleResponse_Item struct {
 
 func (x *SettleResponse_Item) Reset() {
 	*x = SettleResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[74]
+	mi := &file_tidewire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +4434,7 @@ func (x *SettleResponse_Item) String() string {
 func (*SettleResponse_Item) ProtoMessage() {}
 
 func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[74]
+	mi := &file_tidewire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4488,7 @@ type SettleResponse_Extended struct {
 
 func (x *SettleResponse_Extended) Reset() {
 	*x = SettleResponse_Extended{}
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4500,7 @@ func (x *SettleResponse_Extended) String() string {
 func (*SettleResponse_Extended) ProtoMessage() {}
 
 func (x *SettleResponse_Extended) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4549,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4561,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4667,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4679,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4740,7 @@ type Reply_Header struct {
 
 func (x *Reply_Header) Reset() {
 	*x = Reply_Header{}
-	mi := &file_tidewire_proto_msgTypes[78]
+	mi := &file_tidewire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4752,7 @@ func (x *Reply_Header) String() string {
 func (*Reply_Header) ProtoMessage() {}
 
 func (x *Reply_Header) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[78]
+	mi := &file_tidewire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5097,16 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Fate\x12\v\n" +
 	"\aNOT_YET\x10\x00\x12\b\n" +
 	"\x04OVER\x10\x01\x12\r\n" +
-	"\tELSEWHERE\x10\x022\xe0\x03\n" +
+	"\tELSEWHERE\x10\x02\"\x8b\x01\n" +
+	"\x0fOriginalRequest\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\fR\x04hash\"^\n" +
+	"\x10OriginalResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x1c\n" +
+	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp2\xe0\x03\n" +
 	"\vCoordinator\x12D\n" +
 	"\aPropose\x12\x1b.tidewire.v1.ProposeRequest\x1a\x1c.tidewire.v1.ProposeResponse\x12>\n" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
@@ -4977,7 +5114,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
 	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
 	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
-	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\x99\x06\n" +
+	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xe2\x06\n" +
 	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
@@ -4989,7 +5126,8 @@ const file_tidewire_proto_rawDesc = "" +
 	"\tStandings\x12\x1d.tidewire.v1.StandingsRequest\x1a\x1e.tidewire.v1.StandingsResponse\x12S\n" +
 	"\fRecordStatus\x12 .tidewire.v1.RecordStatusRequest\x1a!.tidewire.v1.RecordStatusResponse\x12J\n" +
 	"\tKeepReply\x12\x1d.tidewire.v1.HandReplyRequest\x1a\x1e.tidewire.v1.HandReplyResponse\x12P\n" +
-	"\tKeptReply\x12 .tidewire.v1.CollectReplyRequest\x1a!.tidewire.v1.CollectReplyResponse2\x8e\x03\n" +
+	"\tKeptReply\x12 .tidewire.v1.CollectReplyRequest\x1a!.tidewire.v1.CollectReplyResponse\x12G\n" +
+	"\bOriginal\x12\x1c.tidewire.v1.OriginalRequest\x1a\x1d.tidewire.v1.OriginalResponse2\x8e\x03\n" +
 	"\x04Node\x12D\n" +
 	"\aFigures\x12\x1b.tidewire.v1.FiguresRequest\x1a\x1c.tidewire.v1.FiguresResponse\x12P\n" +
 	"\vConnections\x12\x1f.tidewire.v1.ConnectionsRequest\x1a .tidewire.v1.ConnectionsResponse\x12M\n" +
@@ -5011,7 +5149,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 }
 
 var file_tidewire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_tidewire_proto_goTypes = []any{
 	(HandReplyResponse_Handed)(0),     // 0: tidewire.v1.HandReplyResponse.Handed
 	(CollectReplyResponse_Fate)(0),    // 1: tidewire.v1.CollectReplyResponse.Fate
@@ -5070,30 +5208,32 @@ var file_tidewire_proto_goTypes = []any{
 	(*HandReplyResponse)(nil),         // 54: tidewire.v1.HandReplyResponse
 	(*CollectReplyRequest)(nil),       // 55: tidewire.v1.CollectReplyRequest
 	(*CollectReplyResponse)(nil),      // 56: tidewire.v1.CollectReplyResponse
-	(*TouchRequest_Sign)(nil),         // 57: tidewire.v1.TouchRequest.Sign
-	(*AppendRequest_Item)(nil),        // 58: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 59: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 60: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 61: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 62: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 63: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 64: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 65: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 66: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 67: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 68: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 69: tidewire.v1.BoundsResponse.Item
-	(*TakeResponse_Lease)(nil),        // 70: tidewire.v1.TakeResponse.Lease
-	(*TakeResponse_Item)(nil),         // 71: tidewire.v1.TakeResponse.Item
-	(*SettleRequest_Nack)(nil),        // 72: tidewire.v1.SettleRequest.Nack
-	(*SettleRequest_Reject)(nil),      // 73: tidewire.v1.SettleRequest.Reject
-	(*SettleRequest_Item)(nil),        // 74: tidewire.v1.SettleRequest.Item
-	(*SettleResponse_Stale)(nil),      // 75: tidewire.v1.SettleResponse.Stale
-	(*SettleResponse_Item)(nil),       // 76: tidewire.v1.SettleResponse.Item
-	(*SettleResponse_Extended)(nil),   // 77: tidewire.v1.SettleResponse.Extended
-	(*StandingsResponse_Item)(nil),    // 78: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 79: tidewire.v1.RecordStatusResponse.Item
-	(*Reply_Header)(nil),              // 80: tidewire.v1.Reply.Header
+	(*OriginalRequest)(nil),           // 57: tidewire.v1.OriginalRequest
+	(*OriginalResponse)(nil),          // 58: tidewire.v1.OriginalResponse
+	(*TouchRequest_Sign)(nil),         // 59: tidewire.v1.TouchRequest.Sign
+	(*AppendRequest_Item)(nil),        // 60: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 61: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 62: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 63: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 64: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 65: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 66: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 67: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 68: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 69: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 70: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 71: tidewire.v1.BoundsResponse.Item
+	(*TakeResponse_Lease)(nil),        // 72: tidewire.v1.TakeResponse.Lease
+	(*TakeResponse_Item)(nil),         // 73: tidewire.v1.TakeResponse.Item
+	(*SettleRequest_Nack)(nil),        // 74: tidewire.v1.SettleRequest.Nack
+	(*SettleRequest_Reject)(nil),      // 75: tidewire.v1.SettleRequest.Reject
+	(*SettleRequest_Item)(nil),        // 76: tidewire.v1.SettleRequest.Item
+	(*SettleResponse_Stale)(nil),      // 77: tidewire.v1.SettleResponse.Stale
+	(*SettleResponse_Item)(nil),       // 78: tidewire.v1.SettleResponse.Item
+	(*SettleResponse_Extended)(nil),   // 79: tidewire.v1.SettleResponse.Extended
+	(*StandingsResponse_Item)(nil),    // 80: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 81: tidewire.v1.RecordStatusResponse.Item
+	(*Reply_Header)(nil),              // 82: tidewire.v1.Reply.Header
 }
 var file_tidewire_proto_depIdxs = []int32{
 	2,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -5105,118 +5245,121 @@ var file_tidewire_proto_depIdxs = []int32{
 	2,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	2,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
 	3,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
-	57, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
+	59, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
 	5,  // 10: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
 	2,  // 11: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
-	58, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	61, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	62, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	63, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	64, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	65, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	66, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	67, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	60, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	63, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	64, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	65, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	66, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	67, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	68, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	69, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
 	5,  // 20: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
 	6,  // 21: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
 	3,  // 22: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	68, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	69, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	70, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	71, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
 	5,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
 	5,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
 	4,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
 	37, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
 	5,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
-	71, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
+	73, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
 	37, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
-	74, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
-	76, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
+	76, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
+	78, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
 	5,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	78, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	80, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
 	5,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	79, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
-	80, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
+	81, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	82, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
 	52, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
 	0,  // 40: tidewire.v1.HandReplyResponse.handed:type_name -> tidewire.v1.HandReplyResponse.Handed
 	52, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
 	1,  // 42: tidewire.v1.CollectReplyResponse.fate:type_name -> tidewire.v1.CollectReplyResponse.Fate
-	5,  // 43: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	3,  // 44: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	3,  // 45: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	60, // 46: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	59, // 47: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	4,  // 48: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	4,  // 49: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	5,  // 50: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	5,  // 51: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	5,  // 52: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	5,  // 53: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	5,  // 54: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	5,  // 55: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	6,  // 56: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	3,  // 57: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 58: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
-	70, // 59: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
-	3,  // 60: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 61: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
-	72, // 62: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
-	73, // 63: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
-	3,  // 64: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
-	5,  // 65: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
-	75, // 66: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
-	3,  // 67: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	77, // 68: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
-	5,  // 69: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	7,  // 70: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	9,  // 71: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	11, // 72: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	13, // 73: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	15, // 74: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	19, // 75: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	21, // 76: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	27, // 77: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	29, // 78: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	31, // 79: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	33, // 80: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	35, // 81: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	38, // 82: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	40, // 83: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	42, // 84: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	44, // 85: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	53, // 86: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 87: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
-	46, // 88: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	48, // 89: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	50, // 90: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	53, // 91: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 92: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
-	8,  // 93: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	10, // 94: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	12, // 95: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	14, // 96: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	16, // 97: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	20, // 98: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	22, // 99: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	28, // 100: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	30, // 101: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	32, // 102: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	34, // 103: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	36, // 104: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	39, // 105: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	41, // 106: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	43, // 107: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	45, // 108: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	54, // 109: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 110: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
-	47, // 111: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	49, // 112: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	51, // 113: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	54, // 114: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 115: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
-	93, // [93:116] is the sub-list for method output_type
-	70, // [70:93] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	5,  // 43: tidewire.v1.OriginalRequest.partition:type_name -> tidewire.v1.Partition
+	5,  // 44: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	3,  // 45: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	3,  // 46: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	62, // 47: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	61, // 48: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	4,  // 49: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	4,  // 50: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	5,  // 51: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	5,  // 52: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	5,  // 53: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	5,  // 54: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	5,  // 55: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	5,  // 56: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	6,  // 57: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	3,  // 58: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 59: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	72, // 60: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	3,  // 61: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 62: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	74, // 63: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	75, // 64: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	3,  // 65: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	5,  // 66: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	77, // 67: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	3,  // 68: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	79, // 69: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
+	5,  // 70: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	7,  // 71: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	9,  // 72: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	11, // 73: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	13, // 74: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	15, // 75: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	19, // 76: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	21, // 77: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	27, // 78: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	29, // 79: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	31, // 80: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	33, // 81: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	35, // 82: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	38, // 83: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	40, // 84: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	42, // 85: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	44, // 86: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	53, // 87: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 88: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
+	57, // 89: tidewire.v1.Broker.Original:input_type -> tidewire.v1.OriginalRequest
+	46, // 90: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	48, // 91: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	50, // 92: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	53, // 93: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
+	55, // 94: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
+	8,  // 95: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	10, // 96: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	12, // 97: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	14, // 98: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	16, // 99: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	20, // 100: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	22, // 101: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	28, // 102: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	30, // 103: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	32, // 104: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	34, // 105: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	36, // 106: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	39, // 107: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	41, // 108: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	43, // 109: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	45, // 110: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	54, // 111: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 112: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
+	58, // 113: tidewire.v1.Broker.Original:output_type -> tidewire.v1.OriginalResponse
+	47, // 114: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	49, // 115: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	51, // 116: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	54, // 117: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
+	56, // 118: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
+	95, // [95:119] is the sub-list for method output_type
+	71, // [71:95] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -5230,7 +5373,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   79,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

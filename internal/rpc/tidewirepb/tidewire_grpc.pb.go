@@ -383,6 +383,7 @@ const (
 	Broker_RecordStatus_FullMethodName = "/tidewire.v1.Broker/RecordStatus"
 	Broker_KeepReply_FullMethodName    = "/tidewire.v1.Broker/KeepReply"
 	Broker_KeptReply_FullMethodName    = "/tidewire.v1.Broker/KeptReply"
+	Broker_Original_FullMethodName     = "/tidewire.v1.Broker/Original"
 )
 
 // BrokerClient is the client API for Broker service.
@@ -413,6 +414,8 @@ type BrokerClient interface {
 	// can be repeated and whose gateway is gone; KeptReply waits for one.
 	KeepReply(ctx context.Context, in *HandReplyRequest, opts ...grpc.CallOption) (*HandReplyResponse, error)
 	KeptReply(ctx context.Context, in *CollectReplyRequest, opts ...grpc.CallOption) (*CollectReplyResponse, error)
+	// Original finds the record that an idempotency key brought.
+	Original(ctx context.Context, in *OriginalRequest, opts ...grpc.CallOption) (*OriginalResponse, error)
 }
 
 type brokerClient struct {
@@ -533,6 +536,16 @@ func (c *brokerClient) KeptReply(ctx context.Context, in *CollectReplyRequest, o
 	return out, nil
 }
 
+func (c *brokerClient) Original(ctx context.Context, in *OriginalRequest, opts ...grpc.CallOption) (*OriginalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OriginalResponse)
+	err := c.cc.Invoke(ctx, Broker_Original_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BrokerServer is the server API for Broker service.
 // All implementations must embed UnimplementedBrokerServer
 // for forward compatibility.
@@ -561,6 +574,8 @@ type BrokerServer interface {
 	// can be repeated and whose gateway is gone; KeptReply waits for one.
 	KeepReply(context.Context, *HandReplyRequest) (*HandReplyResponse, error)
 	KeptReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error)
+	// Original finds the record that an idempotency key brought.
+	Original(context.Context, *OriginalRequest) (*OriginalResponse, error)
 	mustEmbedUnimplementedBrokerServer()
 }
 
@@ -603,6 +618,9 @@ func (UnimplementedBrokerServer) KeepReply(context.Context, *HandReplyRequest) (
 }
 func (UnimplementedBrokerServer) KeptReply(context.Context, *CollectReplyRequest) (*CollectReplyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KeptReply not implemented")
+}
+func (UnimplementedBrokerServer) Original(context.Context, *OriginalRequest) (*OriginalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Original not implemented")
 }
 func (UnimplementedBrokerServer) mustEmbedUnimplementedBrokerServer() {}
 func (UnimplementedBrokerServer) testEmbeddedByValue()                {}
@@ -823,6 +841,24 @@ func _Broker_KeptReply_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Broker_Original_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OriginalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BrokerServer).Original(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Broker_Original_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BrokerServer).Original(ctx, req.(*OriginalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Broker_ServiceDesc is the grpc.ServiceDesc for Broker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -873,6 +909,10 @@ var Broker_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KeptReply",
 			Handler:    _Broker_KeptReply_Handler,
+		},
+		{
+			MethodName: "Original",
+			Handler:    _Broker_Original_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
