@@ -79,7 +79,6 @@ func exclude(cmd *cobra.Command, one, other string) {
 // name would lead astray.
 func lacking(command string) (what string, ok bool) {
 	what, ok = map[string]string{
-		"tidewire capacity":          "no sizing",
 		"tidewire topic repartition": "no repartition",
 	}[command]
 	return what, ok

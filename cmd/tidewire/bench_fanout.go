@@ -187,7 +187,7 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 		return out, err
 	}
 	s.bar.finish()
-	settings := []setting{{"transport", f.Transport}, {"subscribers", f.Subscribers}, {"bytes", b.bytes}, {"acks", b.acks}}
+	settings := []setting{{"nodes", b.nodes}, {"transport", f.Transport}, {"subscribers", f.Subscribers}, {"bytes", b.bytes}, {"acks", b.acks}}
 	if f.Rate > 0 {
 		settings = append(settings, setting{"rate", f.Rate})
 	} else {

@@ -128,6 +128,7 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 	}
 	s.bar.finish()
 	settings := []setting{
+		{"nodes", b.nodes},
 		{"transport", b.transport},
 		{"publishers", b.publishers},
 		{"window", b.window},

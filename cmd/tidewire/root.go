@@ -139,7 +139,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 refused by the node.`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newServe(p), newTopic(p), newPublish(p), newTail(p), newConsume(p), newGroup(p), newRequest(p), newRespond(p), newNodes(p), newDrain(p), newAlerts(p),
-		newToken(p), newLog(p), newBench(p), newHealthcheck(p), newVersion(p),
+		newToken(p), newLog(p), newBench(p), newCapacity(p), newHealthcheck(p), newVersion(p),
 	)
 	root.Version = obs.ReadBuild(version).String() // for --version
 	root.SetVersionTemplate("{{.Version}}\n")

@@ -11,6 +11,7 @@ var pure = []string{
 	"broker/lease",
 	"broker/partition",
 	"broker/replication",
+	"cmd/tidewire/internal/capacity",
 	"coordinator/assign",
 	"coordinator/balance",
 	"coordinator/layout",
