@@ -53,12 +53,13 @@ type benchFlags struct {
 	topic      string
 	partitions int
 	bytes      int
-	runs       int
+	repeats    int // runs of the load
 	duration   time.Duration
 	warmup     time.Duration
 	noFloors   bool
 	noProgress bool
 	given      func(flag string) bool // on the command line
+	bounds     []func() error         // of flags: what is wrong with their values
 }
 
 // bench is one benchmark under way.
@@ -74,8 +75,8 @@ func addBench(cmd *cobra.Command, p process) *bench {
 	fs := cmd.Flags()
 	fs.IntVar(&b.pid, "server-pid", 0, "the `process` of the server, if it is on this machine: its use is read from /proc")
 	fs.StringVar(&b.topic, "topic", "", "use this topic, and leave it; one is made and deleted if not given")
-	fs.IntVar(&b.partitions, "partitions", 1, "partitions of the topic that is made")
-	fs.IntVar(&b.nodes, "nodes", 1, "with --spawn: start a cluster of so many; clients take turns among them, and records are kept by three of them, or by all")
+	b.number(cmd, &b.partitions, "partitions", 1, 1, 256, "partitions of the topic that is made")
+	b.number(cmd, &b.nodes, "nodes", 1, 1, maxBenchNodes, "with --spawn: start a cluster of so many; clients take turns among them, and records are kept by three of them, or by all")
 	exclude(cmd, "spawn", "server")
 	exclude(cmd, "spawn", "server-pid")
 	// A load connects as fast as it can, and is not to measure this bound.
@@ -109,12 +110,17 @@ func (b *bench) addSpawn(cmd *cobra.Command) {
 // addRuns adds the flags of a benchmark that is measured in runs.
 func (b *bench) addRuns(cmd *cobra.Command, bytes int) {
 	fs := cmd.Flags()
-	fs.IntVar(&b.bytes, "bytes", bytes, fmt.Sprintf("size of a value, %d or more", message.MinBytes))
-	fs.IntVar(&b.runs, "runs", 5, "how many runs")
-	fs.DurationVar(&b.duration, "duration", 5*time.Second, "how long a run takes")
-	fs.DurationVar(&b.warmup, "warmup", 2*time.Second, "how long the load goes on before the first run")
+	b.addBytes(cmd, bytes)
+	b.number(cmd, &b.repeats, "runs", 5, 1, 1000, "how many runs")
+	b.span(cmd, &b.duration, "duration", 5*time.Second, 100*time.Millisecond, "how long a run takes")
+	b.span(cmd, &b.warmup, "warmup", 2*time.Second, 0, "how long the load goes on before the first run")
 	fs.Lookup("dir").Usage += ", and whose disk is the floor"
 	fs.BoolVar(&b.noFloors, "no-floors", false, "leave out the floors")
+}
+
+// addBytes adds the size of values.
+func (b *bench) addBytes(cmd *cobra.Command, bytes int) {
+	b.number(cmd, &b.bytes, "bytes", bytes, message.MinBytes, maxBenchBytes, fmt.Sprintf("size of a value, %d or more", message.MinBytes))
 }
 
 // benchLimits: what is more is a slip of the finger, or the generator's own
@@ -128,15 +134,12 @@ const (
 	benchFileBytes      = 1 << 30 // of a topic that is made
 )
 
-// check joins the faults of the common flags.
+// check joins the faults of all flags.
 func (b *bench) check(more ...error) error {
 	faults := []error{b.checkOutput()}
-	if b.runs > 0 || b.bytes > 0 { // measured in runs
-		faults = append(faults,
-			within("bytes", b.bytes, message.MinBytes, maxBenchBytes), within("runs", b.runs, 1, 1000),
-			atLeast("duration", b.duration, 100*time.Millisecond), atLeast("warmup", b.warmup, 0))
+	for _, bound := range b.bounds {
+		faults = append(faults, bound())
 	}
-	faults = append(faults, within("nodes", b.nodes, 1, maxBenchNodes), within("partitions", b.partitions, 1, 256))
 	if !b.spawn && b.nodes != 1 {
 		faults = append(faults, errors.New("--nodes: no node is started without --spawn"))
 	}
@@ -155,31 +158,8 @@ func (b *bench) check(more ...error) error {
 	return nil
 }
 
-func within(flag string, n, low, high int) error {
-	if n < low || n > high {
-		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, low, high)
-	}
-	return nil
-}
-
-func atLeast(flag string, d, low time.Duration) error {
-	if d < low {
-		return fmt.Errorf("--%s: %s is less than %s", flag, d, low)
-	}
-	return nil
-}
-
-func choice(flag, value string, of ...string) error {
-	for _, o := range of {
-		if value == o {
-			return nil
-		}
-	}
-	return fmt.Errorf("--%s: %q is none of %v", flag, value, of)
-}
-
 func (b *bench) plan() load.Plan {
-	return load.Plan{Warmup: b.warmup, Duration: b.duration, Runs: b.runs}
+	return load.Plan{Warmup: b.warmup, Duration: b.duration, Runs: b.repeats}
 }
 
 // run runs f against a server, and leaves nothing behind.

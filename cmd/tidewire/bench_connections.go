@@ -16,11 +16,11 @@ import (
 // benchConnections are the flags of bench connections.
 type benchConnections struct {
 	*bench
-	transport   string
-	connections int
-	ownKeys     bool
-	settle      time.Duration
-	churn       int
+	transport string
+	count     int
+	ownKeys   bool
+	quiet     time.Duration
+	churn     int
 }
 
 func newBenchConnections(p process) *cobra.Command {
@@ -47,30 +47,18 @@ clock.`,
   tidewire bench connections --spawn --connections 5000 --churn 20`,
 	}
 	b := &benchConnections{bench: addBench(cmd, p)}
-	fs := cmd.Flags()
-	fs.StringVar(&b.transport, "transport", load.WebSocket, "ws, sse (HTTP/1.1) or sse-h2c (HTTP/2 in clear text)")
-	fs.IntVar(&b.connections, "connections", 1000, "how many connections")
-	fs.BoolVar(&b.ownKeys, "own-keys", false, "each subscribes to a key of its own, not to the whole topic")
-	fs.DurationVar(&b.settle, "settle", 15*time.Second, "how long the server is left alone before it is looked at")
-	fs.IntVar(&b.churn, "churn", 0, "open and cut all of them in so many rounds; 0: open them once")
-	complete(cmd, "transport", load.WebSocket, load.SSE, load.SSEH2)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := b.check(
-			choice("transport", b.transport, load.WebSocket, load.SSE, load.SSEH2), within("connections", b.connections, 1, maxBenchConnections),
-			within("churn", b.churn, 0, 10_000), atLeast("settle", b.settle, 0))
-		if err != nil {
-			return err
-		}
-		if !b.spawn && b.pid == 0 {
-			return usagef("the server's memory is what is measured: name its process with --server-pid, or let --spawn start one")
-		}
-		if err := proc.RaiseFiles(b.connections); err != nil {
-			return err
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
+	b.transportOf(cmd, &b.transport, "ws, sse (HTTP/1.1) or sse-h2c (HTTP/2 in clear text)", load.WebSocket, load.SSE, load.SSEH2)
+	b.number(cmd, &b.count, "connections", 1000, 1, maxBenchConnections, "how many connections")
+	cmd.Flags().BoolVar(&b.ownKeys, "own-keys", false, "each subscribes to a key of its own, not to the whole topic")
+	b.span(cmd, &b.quiet, "settle", 15*time.Second, 0, "how long the server is left alone before it is looked at")
+	b.number(cmd, &b.churn, "churn", 0, 0, 10_000, "open and cut all of them in so many rounds; 0: open them once")
+	b.runs(cmd, b)
 	return cmd
 }
+
+func (b *benchConnections) connections() int { return b.count }
+
+func (b *benchConnections) settle() error { return b.processKnown("") }
 
 // connectionFigures is what came of it.
 type connectionFigures struct {
@@ -88,8 +76,8 @@ type connectionFigures struct {
 }
 
 func (b *benchConnections) measure(ctx context.Context, s *subject) error {
-	w := load.Connections{Target: s.target, Topic: s.topic, Transport: b.transport, Count: b.connections, OwnKeys: b.ownKeys}
-	f := connectionFigures{Kind: "connections", Transport: b.transport, Connections: b.connections, Rounds: max(1, b.churn)}
+	w := load.Connections{Target: s.target, Topic: s.topic, Transport: b.transport, Count: b.count, OwnKeys: b.ownKeys}
+	f := connectionFigures{Kind: "connections", Transport: b.transport, Connections: b.count, Rounds: max(1, b.churn)}
 	look := func(what string, settle time.Duration) error {
 		if err := pause(ctx, settle, s.bar, "settling"); err != nil {
 			return err
@@ -98,7 +86,7 @@ func (b *benchConnections) measure(ctx context.Context, s *subject) error {
 		f.Snapshots = append(f.Snapshots, snap)
 		return err
 	}
-	if err := look("before", min(b.settle, 2*time.Second)); err != nil {
+	if err := look("before", min(b.quiet, 2*time.Second)); err != nil {
 		return err
 	}
 	var why error
@@ -119,12 +107,12 @@ func (b *benchConnections) measure(ctx context.Context, s *subject) error {
 			why = reason
 		}
 		if round == 0 && b.churn > 0 {
-			if err := look("after the first round", b.settle); err != nil {
+			if err := look("after the first round", b.quiet); err != nil {
 				return err
 			}
 		}
 	}
-	if err := look("after all are cut", b.settle); err != nil {
+	if err := look("after all are cut", b.quiet); err != nil {
 		return err
 	}
 	s.bar.finish()
@@ -152,8 +140,8 @@ func (b *benchConnections) connect(ctx context.Context, s *subject, w load.Conne
 		held.Cut()
 		return nil, err
 	}
-	if v := float64(b.connections) / held.Took.Seconds(); v > f.PerSecond {
-		f.PerSecond, f.CPU = math.Round(v), math.Round(float64(after.Sub(before).CPU.Microseconds())/float64(b.connections))
+	if v := float64(b.count) / held.Took.Seconds(); v > f.PerSecond {
+		f.PerSecond, f.CPU = math.Round(v), math.Round(float64(after.Sub(before).CPU.Microseconds())/float64(b.count))
 	}
 	return held, nil
 }
@@ -165,7 +153,7 @@ func (b *benchConnections) idle(s *subject, f *connectionFigures, look func(stri
 		return err
 	}
 	began := time.Now()
-	if err := look("all open", b.settle); err != nil {
+	if err := look("all open", b.quiet); err != nil {
 		return err
 	}
 	after, err := proc.Read(s.target.PID)
@@ -174,8 +162,8 @@ func (b *benchConnections) idle(s *subject, f *connectionFigures, look func(stri
 	}
 	first, now := f.Snapshots[0], f.Snapshots[len(f.Snapshots)-1]
 	cores := math.Round(1000*after.Sub(before).CPU.Seconds()/time.Since(began).Seconds()) / 1000
-	each := math.Round(float64(now.RSS-first.RSS) / float64(b.connections))
-	peak := math.Round(float64(now.Peak-first.RSS) / float64(b.connections))
+	each := math.Round(float64(now.RSS-first.RSS) / float64(b.count))
+	peak := math.Round(float64(now.Peak-first.RSS) / float64(b.count))
 	f.IdleCores, f.RSSEach, f.PeakEach = &cores, &each, &peak
 	return nil
 }
@@ -186,7 +174,7 @@ func (b *benchConnections) print(f connectionFigures, s *subject) error {
 	}
 	fmt.Fprintf(b.out, "connections: %d over %s, %s: %.0f connects/s, %.0f µs of the server each\n", f.Connections, f.Transport, counted(f.Rounds, "round"), f.PerSecond, f.CPU)
 	if f.RSSEach != nil {
-		fmt.Fprintf(b.out, "idle: %.0f bytes of the server's memory each after %s (peak %.0f), %.3f cores kept busy\n", *f.RSSEach, b.settle, *f.PeakEach, *f.IdleCores)
+		fmt.Fprintf(b.out, "idle: %.0f bytes of the server's memory each after %s (peak %.0f), %.3f cores kept busy\n", *f.RSSEach, b.quiet, *f.PeakEach, *f.IdleCores)
 	}
 	table := [][]string{{"WHEN", "RSS kB", "OWN kB", "PEAK kB", "HEAP kB", "STACKS kB", "GOROUTINES", "FILES"}}
 	for _, x := range f.Snapshots {

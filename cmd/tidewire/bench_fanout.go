@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/internal/bench/figure"
-	"tidewire/internal/bench/load"
-	"tidewire/internal/bench/proc"
+	"tidewire/cmd/tidewire/internal/bench/figure"
+	"tidewire/cmd/tidewire/internal/bench/load"
 )
 
 // benchFanout are the flags of bench fanout and bench latency.
@@ -60,15 +59,15 @@ compare what a message costs.`,
 	}
 	b := &benchFanout{bench: addBench(cmd, p), name: "fanout"}
 	b.addRuns(cmd, 256)
-	fs := cmd.Flags()
-	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
-	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that receive")
-	fs.IntVar(&b.inFlight, "in-flight", 1, "messages under way")
-	fs.Float64Var(&b.rate, "rate", 0, "messages a second; 0: as --in-flight lets them")
-	fs.BoolVar(&b.ownKeys, "own-keys", false, "each subscriber reads a key of its own")
-	fs.IntVar(&b.stalled, "stalled", 0, "further subscribers that read nothing; each run is then measured without and with them")
-	fs.IntVar(&b.slow, "slow", 0, "further subscribers that read a hundredth of what there is; likewise")
-	b.finish(cmd)
+	b.transportOf(cmd, &b.transport, "how subscribers receive: ws or sse", load.WebSocket, load.SSE)
+	b.number(cmd, &b.subscribers, "subscribers", 1000, 1, maxBenchConnections, "connections that receive")
+	b.number(cmd, &b.inFlight, "in-flight", 1, 1, 100_000, "messages under way")
+	b.perSecond(cmd, &b.rate, "rate", 0, "messages a second; 0: as --in-flight lets them")
+	cmd.Flags().BoolVar(&b.ownKeys, "own-keys", false, "each subscriber reads a key of its own")
+	b.number(cmd, &b.stalled, "stalled", 0, 0, maxBenchConnections, "further subscribers that read nothing; each run is then measured without and with them")
+	b.number(cmd, &b.slow, "slow", 0, 0, maxBenchConnections, "further subscribers that read a hundredth of what there is; likewise")
+	b.acksOf(cmd, &b.acks, publisherAcks)
+	b.runs(cmd, b)
 	exclude(cmd, "rate", "in-flight")
 	exclude(cmd, "own-keys", "stalled")
 	exclude(cmd, "own-keys", "slow")
@@ -92,43 +91,27 @@ which is part of the latency.`,
 	}
 	b := &benchFanout{bench: addBench(cmd, p), name: "latency", inFlight: 1}
 	b.addRuns(cmd, 256)
-	fs := cmd.Flags()
-	fs.StringVar(&b.transport, "transport", load.WebSocket, "how messages are received: ws or sse")
-	fs.Float64Var(&b.rate, "rate", 1000, "messages a second")
-	fs.IntVar(&b.subscribers, "subscribers", 1, "connections that receive each message")
-	b.finish(cmd)
+	b.transportOf(cmd, &b.transport, "how messages are received: ws or sse", load.WebSocket, load.SSE)
+	b.perSecond(cmd, &b.rate, "rate", 1000, "messages a second")
+	b.number(cmd, &b.subscribers, "subscribers", 1, 1, maxBenchConnections, "connections that receive each message")
+	b.acksOf(cmd, &b.acks, publisherAcks)
+	b.runs(cmd, b)
 	return cmd
 }
 
-// finish adds what both have.
-func (b *benchFanout) finish(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&b.acks, "acks", "all", "what the publisher asks for: all, leader or none")
-	complete(cmd, "transport", load.WebSocket, load.SSE)
-	complete(cmd, "acks", "all", "leader", "none")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := b.check(); err != nil {
-			return err
-		}
-		if err := proc.RaiseFiles(b.subscribers + b.stalled + b.slow + 1); err != nil {
-			return err
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
-}
+const publisherAcks = "what the publisher asks for: all, leader or none"
 
-func (b *benchFanout) check() error {
-	faults := []error{
-		choice("transport", b.transport, load.WebSocket, load.SSE), choice("acks", b.acks, "all", "leader", "none"),
-		within("subscribers", b.subscribers, 1, maxBenchConnections), within("in-flight", b.inFlight, 1, 100_000), withinRate("rate", b.rate),
-		within("stalled", b.stalled, 0, maxBenchConnections), within("slow", b.slow, 0, maxBenchConnections),
-	}
+func (b *benchFanout) connections() int { return b.subscribers + b.stalled + b.slow + 1 }
+
+func (b *benchFanout) settle() error {
+	var faults []error
 	if b.name == "latency" && b.rate == 0 {
 		faults = append(faults, errors.New("--rate: a latency is measured at a rate of more than 0"))
 	}
 	if b.partitions != 1 && !b.ownKeys {
 		faults = append(faults, fmt.Errorf("--partitions: what all subscribers read comes in order from one partition, not %d", b.partitions))
 	}
-	return b.bench.check(errors.Join(faults...))
+	return errors.Join(faults...)
 }
 
 func (b *benchFanout) measure(ctx context.Context, s *subject) error {
@@ -186,7 +169,6 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 	if err != nil {
 		return out, err
 	}
-	s.bar.finish()
 	settings := []setting{{"nodes", b.nodes}, {"transport", f.Transport}, {"subscribers", f.Subscribers}, {"bytes", b.bytes}, {"acks", b.acks}}
 	if f.Rate > 0 {
 		settings = append(settings, setting{"rate", f.Rate})
@@ -196,10 +178,7 @@ func (b *benchFanout) one(ctx context.Context, s *subject, f load.Fanout) (load.
 	if f.OwnKeys {
 		settings = append(settings, setting{"keys", f.Subscribers}, setting{"partitions", s.partitions})
 	}
-	if err := b.printRuns(b.name, settings, out, f.Wanted(), s); err != nil {
-		return out, err
-	}
-	if err := whole(out); err != nil || len(out.Beside) == 0 {
+	if err := b.report(b.name, settings, out, f.Wanted(), s); err != nil || len(out.Beside) == 0 {
 		return out, err
 	}
 	return out, b.beside(settings, out, f.Wanted(), s)

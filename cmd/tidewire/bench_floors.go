@@ -70,7 +70,7 @@ func floorServer(ctx context.Context, hurry <-chan struct{}, run int, f func(loa
 }
 
 func (b *bench) floorPlan() load.Plan {
-	return load.Plan{Warmup: min(floorWarmup, b.warmup), Duration: min(floorTime, b.duration), Runs: min(floorRuns, b.runs)}
+	return load.Plan{Warmup: min(floorWarmup, b.warmup), Duration: min(floorTime, b.duration), Runs: min(floorRuns, b.repeats)}
 }
 
 func newFloorFigure(name string, connections, bytes int, best figure.Run) floorFigure {

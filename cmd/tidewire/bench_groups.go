@@ -9,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/internal/bench/figure"
-	"tidewire/internal/bench/load"
-	"tidewire/internal/bench/message"
-	"tidewire/internal/bench/proc"
+	"tidewire/cmd/tidewire/internal/bench/figure"
+	"tidewire/cmd/tidewire/internal/bench/load"
 )
 
 // benchGroups are the flags of bench groups.
@@ -24,7 +22,7 @@ type benchGroups struct {
 	inFlight int
 	batch    int
 	idle     int
-	settle   time.Duration
+	quiet    time.Duration
 }
 
 // Bounds of what is asked of a consumer group.
@@ -52,53 +50,35 @@ partition instead, and prints what each process uses meanwhile, and its memory p
   tidewire bench groups --spawn --nodes 3 --idle-groups 10000`,
 	}
 	b := &benchGroups{bench: addBench(cmd, p)}
-	fs := cmd.Flags()
-	fs.IntVar(&b.bytes, "bytes", 100, fmt.Sprintf("size of a value, %d or more", message.MinBytes))
-	fs.IntVar(&b.runs, "runs", 3, "how many runs")
-	fs.IntVar(&b.records, "records", 500_000, "records of the backlog")
-	fs.IntVar(&b.members, "members", 12, "members of the group, a connection each")
-	fs.StringVar(&b.mode, "mode", "exclusive", "of the group: exclusive or shared")
-	fs.IntVar(&b.inFlight, "in-flight", 256, "credit of each member, and max_in_flight of the group")
-	fs.IntVar(&b.batch, "batch", 256, "records of an acknowledgement, at most")
-	fs.IntVar(&b.idle, "idle-groups", 0, "measure so many groups without members instead")
-	fs.DurationVar(&b.settle, "settle", 10*time.Second, "with --idle-groups: how long the server is left alone before it is looked at, and how long it is looked at")
-	fs.BoolVar(&b.noFloors, "no-floors", false, "leave out the floors")
-	complete(cmd, "mode", "exclusive", "shared")
+	b.addBytes(cmd, 100)
+	b.number(cmd, &b.repeats, "runs", 3, 1, 1000, "how many runs")
+	b.number(cmd, &b.records, "records", 500_000, 1, maxBacklog, "records of the backlog")
+	b.number(cmd, &b.members, "members", 12, 1, maxBenchConnections, "members of the group, a connection each")
+	b.modeOf(cmd, &b.mode, "exclusive", "the group")
+	b.number(cmd, &b.inFlight, "in-flight", 256, 1, mostInFlight, "credit of each member, and max_in_flight of the group")
+	b.number(cmd, &b.batch, "batch", 256, 1, 10_000, "records of an acknowledgement, at most")
+	b.number(cmd, &b.idle, "idle-groups", 0, 0, maxIdleGroups, "measure so many groups without members instead")
+	b.span(cmd, &b.quiet, "settle", 10*time.Second, 0, "with --idle-groups: how long the server is left alone before it is looked at, and how long it is looked at")
+	cmd.Flags().BoolVar(&b.noFloors, "no-floors", false, "leave out the floors")
 	b.duration = floorTime
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := b.check(); err != nil {
-			return err
-		}
-		if err := proc.RaiseFiles(b.members); err != nil {
-			return err
-		}
-		if b.idle > 0 {
-			return b.run(cmd.Context(), b.measureIdle)
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
+	b.runs(cmd, b)
 	return cmd
 }
 
-func (b *benchGroups) check() error {
-	faults := []error{
-		within("records", b.records, 1, maxBacklog), within("members", b.members, 1, maxBenchConnections), choice("mode", b.mode, "exclusive", "shared"),
-		within("in-flight", b.inFlight, 1, mostInFlight), within("batch", b.batch, 1, 10_000), within("idle-groups", b.idle, 0, maxIdleGroups),
-		atLeast("settle", b.settle, 0),
-	}
-	if b.topic != "" {
-		faults = append(faults, errors.New("--topic: the groups are measured on a topic that holds nothing else: leave --topic out, and one is made"))
-	}
-	if b.records > benchFileBytes/(b.bytes+recordOverhead) {
+func (b *benchGroups) connections() int { return b.members }
+
+func (b *benchGroups) settle() error {
+	faults := []error{b.topicOfItsOwn("the groups are measured on a topic that holds nothing else")}
+	if b.records > benchFileBytes/(max(b.bytes, 0)+recordOverhead) {
 		faults = append(faults, fmt.Errorf("--records and --bytes: the topic that is made keeps no more than %d bytes", benchFileBytes))
 	}
 	if b.idle > 0 && b.partitions != 1 {
 		faults = append(faults, errors.New("--idle-groups: they are measured on a topic of one partition"))
 	}
-	if b.idle > 0 && !b.spawn && b.pid == 0 {
-		faults = append(faults, errors.New("--idle-groups: the server's memory is what is measured: name its process with --server-pid, or let --spawn start one"))
+	if b.idle > 0 {
+		faults = append(faults, b.processKnown("--idle-groups: "))
 	}
-	return b.bench.check(errors.Join(faults...))
+	return errors.Join(faults...)
 }
 
 // The publishers of the backlog.
@@ -108,6 +88,9 @@ const (
 )
 
 func (b *benchGroups) measure(ctx context.Context, s *subject) error {
+	if b.idle > 0 {
+		return b.measureIdle(ctx, s)
+	}
 	fill := load.Publish{
 		Target: s.target, Transport: load.WebSocket, Publishers: fillPublishers, Window: fillWindow,
 		Records: load.Records{Topic: s.topic, Bytes: b.bytes, Acks: "all"},
@@ -120,8 +103,8 @@ func (b *benchGroups) measure(ctx context.Context, s *subject) error {
 	if err := fill.Fill(ctx, b.records, s.bar); err != nil {
 		return err
 	}
-	runs := make([]load.GroupRun, 0, b.runs)
-	for i := range b.runs {
+	runs := make([]load.GroupRun, 0, b.repeats)
+	for i := range b.repeats {
 		w := load.Groups{
 			Target: s.target, Topic: s.topic, Group: "bench-" + strconv.Itoa(i+1), Mode: b.mode,
 			Records: b.records, Members: b.members, InFlight: b.inFlight, Batch: b.batch,

@@ -53,7 +53,7 @@ func (b *benchGroups) measureIdle(ctx context.Context, s *subject) error {
 		return err
 	}
 	f := idleFigures{Kind: "idle-groups", Groups: b.idle, PerSecond: math.Round(float64(b.idle) / time.Since(began).Seconds())}
-	if err := pause(ctx, b.settle, s.bar, "settling"); err != nil {
+	if err := pause(ctx, b.quiet, s.bar, "settling"); err != nil {
 		return err
 	}
 	after, err := b.lookIdle(ctx, s, "with groups")
@@ -92,7 +92,7 @@ func (b *benchGroups) lookIdle(ctx context.Context, s *subject, what string) (l 
 	if err != nil {
 		return l, err
 	}
-	if err := pause(ctx, b.settle, s.bar, what); err != nil {
+	if err := pause(ctx, b.quiet, s.bar, what); err != nil {
 		return l, err
 	}
 	l.took = time.Since(began)

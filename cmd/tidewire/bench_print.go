@@ -89,6 +89,16 @@ func (b *bench) printRuns(name string, settings []setting, out load.Outcome, wan
 	return err
 }
 
+// report ends a measurement: it prints its runs, and says whether the load came through
+// whole.
+func (b *bench) report(name string, settings []setting, out load.Outcome, wanted float64, s *subject) error {
+	s.bar.finish()
+	if err := b.printRuns(name, settings, out, wanted, s); err != nil {
+		return err
+	}
+	return whole(out)
+}
+
 func runRow(r figure.Run) []string {
 	mark := ""
 	if r.Best {

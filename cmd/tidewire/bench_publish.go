@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"tidewire/internal/bench/load"
-	"tidewire/internal/bench/proc"
+	"tidewire/cmd/tidewire/internal/bench/load"
 )
 
 // benchPublish are the flags of bench publish.
@@ -45,57 +43,34 @@ request of ndjson has --batch records.`,
 	}
 	b := &benchPublish{bench: addBench(cmd, p)}
 	b.addRuns(cmd, 1024)
-	fs := cmd.Flags()
-	fs.StringVar(&b.transport, "transport", load.WebSocket, "how records are published: ws, http or ndjson")
-	fs.IntVar(&b.publishers, "publishers", 16, "connections that publish")
-	fs.IntVar(&b.window, "window", 1, "records in flight of each publisher, over ws; with --rate it is the most, and 1000 if not given")
-	fs.Float64Var(&b.rate, "rate", 0, "records a second of all publishers together; 0: as many as go")
-	fs.IntVar(&b.keys, "keys", 0, "records take turns among so many keys; 0: no key")
-	fs.StringVar(&b.acks, "acks", "all", "wait until a record is kept by all in-sync replicas, by the leader, or by none: all, leader or none")
-	fs.IntVar(&b.batch, "batch", 500, "records of a request of ndjson")
-	complete(cmd, "transport", load.WebSocket, load.HTTP, load.Lines)
-	complete(cmd, "acks", "all", "leader", "none")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if b.rate > 0 && !cmd.Flags().Changed("window") {
-			b.window = 1000 // an open loop does not wait for answers
-		}
-		if b.transport != load.WebSocket && !cmd.Flags().Changed("window") {
-			b.window = 1
-		}
-		if err := b.check(); err != nil {
-			return err
-		}
-		if err := proc.RaiseFiles(b.publishers); err != nil {
-			return err
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
+	b.transportOf(cmd, &b.transport, "how records are published: ws, http or ndjson", load.WebSocket, load.HTTP, load.Lines)
+	b.number(cmd, &b.publishers, "publishers", 16, 1, maxBenchConnections, "connections that publish")
+	b.number(cmd, &b.window, "window", 1, 1, 100_000, "records in flight of each publisher, over ws; with --rate it is the most, and 1000 if not given")
+	b.perSecond(cmd, &b.rate, "rate", 0, "records a second of all publishers together; 0: as many as go")
+	b.keysOf(cmd, &b.keys, "records")
+	b.acksOf(cmd, &b.acks, "wait until a record is kept by all in-sync replicas, by the leader, or by none: all, leader or none")
+	b.number(cmd, &b.batch, "batch", 500, 1, 10_000, "records of a request of ndjson")
+	b.runs(cmd, b)
 	return cmd
 }
 
-func (b *benchPublish) check() error {
-	faults := []error{
-		choice("transport", b.transport, load.WebSocket, load.HTTP, load.Lines), choice("acks", b.acks, "all", "leader", "none"),
-		within("publishers", b.publishers, 1, maxBenchConnections), within("window", b.window, 1, 100_000),
-		within("keys", b.keys, 0, 9_999_999), within("batch", b.batch, 1, 10_000), withinRate("rate", b.rate),
+func (b *benchPublish) connections() int { return b.publishers }
+
+func (b *benchPublish) settle() error {
+	if b.rate > 0 && !b.given("window") {
+		b.window = 1000 // an open loop does not wait for answers
 	}
+	if b.transport != load.WebSocket && !b.given("window") {
+		b.window = 1
+	}
+	faults := []error{b.inFlightBytes("--publishers, --window", b.inFlight())}
 	if b.transport != load.WebSocket && b.window != 1 {
 		faults = append(faults, fmt.Errorf("--window: a publisher over %s has one request in flight; give more --publishers", b.transport))
 	}
 	if b.transport != load.Lines && b.given("batch") {
 		faults = append(faults, fmt.Errorf("--batch: a request over %s has one record; only ndjson has a batch", b.transport))
 	}
-	if b.inFlight() > maxBenchInFlight/max(1, b.bytes) {
-		faults = append(faults, fmt.Errorf("--publishers, --window and --bytes: more than %d bytes would be in flight", maxBenchInFlight))
-	}
-	return b.bench.check(errors.Join(faults...))
-}
-
-func withinRate(flag string, v float64) error {
-	if !(v >= 0 && v <= maxBenchRate) { // what is no number is not either
-		return fmt.Errorf("--%s: %s is not between 0 and %d", flag, strconv.FormatFloat(v, 'f', -1, 64), int64(maxBenchRate))
-	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // inFlight is how many records are, at most.
@@ -126,7 +101,6 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	s.bar.finish()
 	settings := []setting{
 		{"nodes", b.nodes},
 		{"transport", b.transport},
@@ -143,13 +117,5 @@ func (b *benchPublish) measure(ctx context.Context, s *subject) error {
 	if b.rate > 0 {
 		settings = append(settings, setting{"rate", b.rate})
 	}
-	if err := b.printRuns("publish", settings, out, b.rate, s); err != nil {
-		return err
-	}
-	return whole(out)
-}
-
-// complete offers the values of a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	return b.report("publish", settings, out, b.rate, s)
 }

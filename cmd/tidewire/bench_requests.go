@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"tidewire/internal/bench/load"
-	"tidewire/internal/bench/proc"
+	"tidewire/cmd/tidewire/internal/bench/load"
 )
 
 // benchRequests are the flags of bench requests.
@@ -38,40 +36,22 @@ when a reply comes. A reply to another request than its own ends the benchmark.`
 	}
 	b := &benchRequests{bench: addBench(cmd, p)}
 	b.addRuns(cmd, 128)
-	fs := cmd.Flags()
-	fs.IntVar(&b.requesters, "requesters", 16, "connections that ask")
-	fs.IntVar(&b.window, "window", 1, "requests in flight of each requester")
-	fs.IntVar(&b.responders, "responders", 4, "connections that answer")
-	fs.StringVar(&b.mode, "mode", "shared", "of the responders' group: exclusive or shared")
-	fs.IntVar(&b.keys, "keys", 0, "requests take turns among so many keys; 0: no key")
-	complete(cmd, "mode", "exclusive", "shared")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := b.check(); err != nil {
-			return err
-		}
-		if err := proc.RaiseFiles(b.requesters + b.responders); err != nil {
-			return err
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
+	b.number(cmd, &b.requesters, "requesters", 16, 1, maxBenchConnections, "connections that ask")
+	b.number(cmd, &b.window, "window", 1, 1, mostWindow, "requests in flight of each requester")
+	b.number(cmd, &b.responders, "responders", 4, 1, maxBenchConnections, "connections that answer")
+	b.modeOf(cmd, &b.mode, "shared", "the responders' group")
+	b.keysOf(cmd, &b.keys, "requests")
+	b.runs(cmd, b)
 	return cmd
 }
 
 // mostWindow is how many requests a connection may have in flight at a server.
 const mostWindow = 1024
 
-func (b *benchRequests) check() error {
-	faults := []error{
-		within("requesters", b.requesters, 1, maxBenchConnections), within("responders", b.responders, 1, maxBenchConnections),
-		within("window", b.window, 1, mostWindow), within("keys", b.keys, 0, 9_999_999), choice("mode", b.mode, "exclusive", "shared"),
-	}
-	if b.topic != "" {
-		faults = append(faults, errors.New("--topic: whoever else serves it would answer too: leave --topic out, and one is made"))
-	}
-	if b.requesters*b.window > maxBenchInFlight/max(1, b.bytes) {
-		faults = append(faults, fmt.Errorf("--requesters, --window and --bytes: more than %d bytes would be in flight", maxBenchInFlight))
-	}
-	return b.bench.check(errors.Join(faults...))
+func (b *benchRequests) connections() int { return b.requesters + b.responders }
+
+func (b *benchRequests) settle() error {
+	return errors.Join(b.topicOfItsOwn("whoever else serves it would answer too"), b.inFlightBytes("--requesters, --window", b.requesters*b.window))
 }
 
 func (b *benchRequests) measure(ctx context.Context, s *subject) error {
@@ -87,7 +67,6 @@ func (b *benchRequests) measure(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	s.bar.finish()
 	settings := []setting{
 		{"nodes", b.nodes},
 		{"partitions", s.partitions},
@@ -98,8 +77,5 @@ func (b *benchRequests) measure(ctx context.Context, s *subject) error {
 		{"bytes", b.bytes},
 		{"keys", b.keys},
 	}
-	if err := b.printRuns("requests", settings, out, 0, s); err != nil {
-		return err
-	}
-	return whole(out)
+	return b.report("requests", settings, out, 0, s)
 }

@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/internal/bench/load"
-	"tidewire/internal/bench/proc"
+	"tidewire/cmd/tidewire/internal/bench/load"
 )
 
 // benchRestart are the flags of bench restart.
@@ -44,35 +43,28 @@ With --kill the server is ended by SIGKILL, and nobody hears "closing".`,
   tidewire bench restart --spawn --subscribers 10000 --kill`,
 	}
 	b := &benchRestart{bench: addBenchSpawned(cmd, p)}
-	fs := cmd.Flags()
-	fs.StringVar(&b.transport, "transport", load.WebSocket, "how subscribers receive: ws or sse")
-	fs.IntVar(&b.subscribers, "subscribers", 1000, "connections that come back")
-	fs.IntVar(&b.bytes, "bytes", 256, "size of a value")
-	fs.Float64Var(&b.rate, "rate", 1, "messages a second")
-	fs.DurationVar(&b.flow, "flow", 3*time.Second, "how long messages flow before the restart, and after all are back")
-	fs.BoolVar(&b.kill, "kill", false, "end the server by SIGKILL")
-	complete(cmd, "transport", load.WebSocket, load.SSE)
-	b.runs, b.duration = 1, time.Second
+	b.transportOf(cmd, &b.transport, "how subscribers receive: ws or sse", load.WebSocket, load.SSE)
+	b.number(cmd, &b.subscribers, "subscribers", 1000, 1, maxBenchConnections, "connections that come back")
+	b.addBytes(cmd, 256)
+	b.perSecond(cmd, &b.rate, "rate", 1, "messages a second")
+	b.span(cmd, &b.flow, "flow", 3*time.Second, 100*time.Millisecond, "how long messages flow before the restart, and after all are back")
+	cmd.Flags().BoolVar(&b.kill, "kill", false, "end the server by SIGKILL")
 	b.serveArgs = nil // how a server takes a storm is what is looked at
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := b.check(
-			choice("transport", b.transport, load.WebSocket, load.SSE), within("subscribers", b.subscribers, 1, maxBenchConnections),
-			withinRate("rate", b.rate), atLeast("flow", b.flow, 100*time.Millisecond))
-		if err != nil {
-			return err
-		}
-		switch {
-		case !b.spawn:
-			return usagef("the server is ended and started again: let --spawn start one for it")
-		case b.rate == 0:
-			return usagef("--rate: what comes through a restart is seen by messages: more than 0 a second")
-		}
-		if err := proc.RaiseFiles(b.subscribers); err != nil {
-			return err
-		}
-		return b.run(cmd.Context(), b.measure)
-	}
+	b.runs(cmd, b)
 	return cmd
+}
+
+func (b *benchRestart) connections() int { return b.subscribers }
+
+func (b *benchRestart) settle() error {
+	var faults []error
+	if !b.spawn {
+		faults = append(faults, errors.New("the server is ended and started again: let --spawn start one for it"))
+	}
+	if b.rate == 0 {
+		faults = append(faults, errors.New("--rate: what comes through a restart is seen by messages: more than 0 a second"))
+	}
+	return errors.Join(faults...)
 }
 
 // restartFigures is what came of it.
