@@ -101,6 +101,56 @@ func TestARequestOverAConnection(t *testing.T) {
 	})
 }
 
+// That a request is kept goes with its reply where that is there a moment later, and else by
+// itself.
+func TestAcceptedWaitsAMomentForTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsking(t)
+		asker, worker := a.open(t), a.open(t)
+		a.work(t, worker)
+		for i := range 3 {
+			began := time.Now()
+			asker.send(t, fmt.Sprintf(`{"op":"request","id":%d,"topic":"orders","value":1}`, i+1))
+			to, _ := inbox(t, worker)
+			worker.send(t, fmt.Sprintf(`{"op":"reply","to":%q,"value":1}`, to))
+			worker.want(t, "replied")
+			asker.want(t, "accepted")
+			asker.want(t, "reply")
+			if took := time.Since(began); took != 0 {
+				t.Errorf("a reply that is there at once comes after %s", took)
+			}
+			began = time.Now()
+			asker.send(t, fmt.Sprintf(`{"op":"request","id":%d,"topic":"orders","value":1}`, i+11))
+			asker.want(t, "accepted")
+			if took := time.Since(began); took == 0 || took > 2*time.Millisecond {
+				t.Errorf("without a reply it comes after %s", took)
+			}
+			to, _ = inbox(t, worker)
+			worker.send(t, fmt.Sprintf(`{"op":"reply","to":%q,"value":1}`, to))
+			worker.want(t, "replied")
+			asker.want(t, "reply")
+		}
+		// What else there is to say takes it along.
+		began := time.Now()
+		asker.send(t, `{"op":"request","id":21,"topic":"orders","value":1}`)
+		to, _ := inbox(t, worker)
+		asker.send(t, `{"op":"metadata","id":22,"topic":"orders"}`)
+		asker.want(t, "accepted")
+		asker.want(t, "metadata")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("beside another answer it comes after %s", took)
+		}
+		asker.send(t, `{"op":"request","id":23,"topic":"orders","value":1}`)
+		inbox(t, worker)
+		asker.vanish() // with the timer set
+		time.Sleep(time.Second)
+		worker.send(t, fmt.Sprintf(`{"op":"reply","id":24,"to":%q,"value":1}`, to))
+		if o := worker.want(t, "error"); o.str("code") != "requester-gone" {
+			t.Error(o)
+		}
+	})
+}
+
 func TestRequestsThatAreNoneOverAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t)

@@ -52,7 +52,9 @@ type session struct {
 	subs    []*subscription
 	members []*membership
 
-	questions map[*question]struct{} // requests without a reply
+	questions   map[*question]struct{} // requests without a reply
+	acceptTimer *time.Timer            // sends what says that they are kept; nil: none was asked
+	accepting   bool                   // it is set
 
 	beat    time.Duration // how often the client is pinged
 	lastSub int
