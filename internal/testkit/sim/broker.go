@@ -48,6 +48,8 @@ type broker struct {
 	garbles bool   // what it sends to followers comes with flipped bits now and then
 	dropped []bool // by partition: with the power it lost what its page cache held, and the coordinator has yet to hear
 	lost    bool   // its folder lacks what it acknowledged, and it has not been activated since
+	// lostIn is the last life that was registered before.
+	lostIn  ident.BrokerEpoch
 	touched bool
 }
 

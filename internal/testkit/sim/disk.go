@@ -132,9 +132,16 @@ func (d *disk) wipe(partitions int) {
 	d.begins()
 }
 
-// loses replaces the folder by an older copy, or where there is none by an empty one.
+// loses replaces the folder by an older copy, or where there is none by an empty one. What
+// there was before the first loss is what can be brought back, until a loss is accepted.
 func (d *disk) loses(copy *folder) {
-	d.last = &lastFolder{d.storage, d.image}
+	if b := d.p.broker; !b.lost {
+		d.last = &lastFolder{d.storage, d.image}
+		b.lost = true
+		if n := d.w.council.now().Nodes[b.id]; n != nil {
+			b.lostIn = n.BrokerEpoch
+		}
+	}
 	d.image = copy
 	if d.begins(); copy == nil {
 		d.wipe(d.w.set.Partitions)

@@ -364,7 +364,6 @@ func (w *World) harm(b *broker, f *Fault) {
 				w.note(b.name(), "lost its folder")
 				w.reached.hit("folder wiped")
 				d.loses(nil)
-				b.lost = true
 			}
 			w.revive(b.p)
 		})
@@ -375,7 +374,6 @@ func (w *World) harm(b *broker, f *Fault) {
 				w.note(b.name(), "gets an older copy of its folder")
 				w.reached.hit("older copy of a folder restored")
 				d.loses(d.old.clone())
-				b.lost = true
 			}
 			w.revive(b.p)
 		})
@@ -450,7 +448,6 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) (lost bool) {
 			w.reached.hit("folder wiped while its broker joins an ISR")
 			w.kill(x.p, true)
 			x.disk.loses(nil)
-			x.lost = true
 			w.after(10*time.Millisecond, func() { w.revive(x.p) })
 			return lost
 		}

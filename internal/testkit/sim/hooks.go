@@ -90,7 +90,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	w.recheck = true
 	w.groupsDecided(before, after, change, answer)
 	if a := change.Activate; a != nil && answer.Refusal == nil {
-		if b := w.brokerOf(a.Node); b.lost {
+		if b := w.brokerOf(a.Node); b.lost && a.Epoch > b.lostIn { // not a life from before, whose activation came late
 			b.lost = false
 			w.reached.hit("broker without its records activated")
 		}

@@ -86,8 +86,11 @@ func (b *broker) begins() {
 			d.ends()
 		}
 	}
-	b.folder.noted = life.Epoch
+	here := b.folder
 	b.disk.queue(&op{part: -1, do: func(f *folder) { f.noted = life.Epoch }, durable: func(err error) {
+		if err == nil { // sooner nobody is told of it: it would have to survive a power cut
+			here.noted = life.Epoch
+		}
 		if err == nil && attempt == b.attempt {
 			b.activate(life, attempt)
 		}

@@ -36,7 +36,7 @@ func (s *Setup) creation(id ident.TopicID) cluster.Change {
 
 // deletes ends the topic, whatever is under way there.
 func (w *World) deletes(f *Fault) {
-	w.gap = f.For / 8
+	w.gap, w.deleting = f.For/8, true
 	w.council.propose(w.edge, cluster.Change{Delete: &cluster.Delete{Name: topicName}}, func(cluster.Answer, error) {})
 }
 
@@ -54,7 +54,7 @@ func (w *World) there() bool { return w.council.now().Topics[topicName] != nil }
 
 // reborn takes in that a topic was created: nothing is true of it yet.
 func (w *World) reborn(t *cluster.Topic) {
-	w.lives, w.topic = w.lives+1, t.ID
+	w.lives, w.topic, w.deleting = w.lives+1, t.ID, false
 	if w.lives > 1 {
 		w.note("council", "another topic of the same name: %s", t.ID)
 		w.reached.hit("topic deleted and created again")

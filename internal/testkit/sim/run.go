@@ -284,9 +284,12 @@ func (w *World) leadsAny(b *broker) bool {
 }
 
 // dispensable says whether the others can go on without a broker, whatever becomes of
-// it: all of them are well, and somebody who runs can be elected, and still can when the
+// it: no other topic is on its way, all of them are well, and somebody who runs can be elected, and still can when the
 // coordinator has heard all that the broker has said.
 func (w *World) dispensable(b *broker) bool {
+	if w.deleting || !w.there() {
+		return false // the next topic may be placed on it alone
+	}
 	for i := range w.truth {
 		p := w.council.partition(i)
 		if !slices.Contains(p.Replicas, b.id) {

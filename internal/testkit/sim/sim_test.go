@@ -80,6 +80,22 @@ func TestASeedIsPlayedTheSameEachTime(t *testing.T) {
 	}
 }
 
+// Seeds that found this world wrong, and no mechanism of the product.
+func TestSeedsThatTheWorldWasWrongAbout(t *testing.T) {
+	for seed, what := range map[uint64]string{
+		42719: "a log's start that had not reached its disk when an unclean election chose it",
+		43049: "the next topic was placed on the broker that stayed away for good",
+		43579: "a folder that was lost twice could not be brought back as it was first",
+		45673: "as 43049, after a blackout",
+		46300: "an epoch that was not noted on the disk yet was told the coordinator",
+		49422: "the activation of the life before made a lost folder good",
+	} {
+		if r := Run(seed); r.Failure != nil {
+			t.Errorf("seed %d (%s): %v", seed, what, r.Failure)
+		}
+	}
+}
+
 // play runs so many seeds on all processors, and hands over the results one at a time until
 // that is enough.
 func play(from, seeds uint64, took func(*Result) (more bool)) {

@@ -75,7 +75,7 @@ func (t *truth) below(o ident.Offset) int {
 // lies before its start.
 func (t *truth) holds(s *stored) int {
 	if !s.audited || s.by != t {
-		s.audited, s.by = true, t
+		s.audited, s.by = !t.end().Before(s.start), t // what it dropped the truth may have yet to learn of
 		s.first = t.index(s.start)
 		s.agrees = s.first
 	}

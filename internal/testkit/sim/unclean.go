@@ -70,8 +70,24 @@ func (w *World) opens(t *truth, b *broker, h *held) {
 		return
 	}
 	t.opens = false
+	t.dropped(s)
 	w.grow(t, b, s, sort.Search(len(s.kept), func(i int) bool { return l.took.Before(s.kept[i].after) }))
 	t.hw = max(t.hw, l.took.Offset)
+}
+
+// dropped takes in what a log has dropped before its start and the disk had not got yet when
+// the truth began: it was committed in a former one.
+func (t *truth) dropped(s *stored) {
+	n := len(t.batches)
+	for f := t.former; f != nil && t.end().Before(s.start); f = f.former {
+		if len(f.batches) < n || n > 0 && f.batches[n-1].after != t.batches[n-1].after {
+			continue // what it led to is not this
+		}
+		for i := n; i < len(f.batches) && t.end().Before(s.start); i++ {
+			t.learn(&f.batches[i])
+		}
+		n = len(t.batches)
+	}
 }
 
 // laggardLeads keeps what a follower writes from its disk until nobody counts on it, and

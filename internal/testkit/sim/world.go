@@ -46,6 +46,7 @@ type World struct {
 	topic    ident.TopicID // that there is, or was last
 	lives    int           // of topics so far
 	gap      time.Duration // between two of them
+	deleting bool          // somebody wants the topic deleted, and the next one is not there yet
 	wanted   int           // min_insync, as it was asked for last
 }
 
