@@ -173,6 +173,11 @@ func (w *World) settle() {
 			w.net.heal(i, k)
 		}
 	}
+	for _, f := range w.watchers {
+		if f.busy {
+			w.in(f.p, 0, f.acts)
+		}
+	}
 	var out *broker
 	if w.chance(0.4) {
 		out = w.without()

@@ -86,6 +86,7 @@ func TestSeedsThatTheWorldWasWrongAbout(t *testing.T) {
 		42719: "a log's start that had not reached its disk when an unclean election chose it",
 		43049: "the next topic was placed on the broker that stayed away for good",
 		43579: "a folder that was lost twice could not be brought back as it was first",
+		44066: "a broker acted on nothing new, and was to take over in time, in a world that was healed",
 		45673: "as 43049, after a blackout",
 		46300: "an epoch that was not noted on the disk yet was told the coordinator",
 		49422: "the activation of the life before made a lost folder good",
