@@ -184,7 +184,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v %v", path, p, err)
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/problems/unauthorized", "/"} {
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/asyncapi.json", "/problems/unauthorized", "/"} {
 		g.api.Must(t, 200, "GET", path, "", "")
 	}
 }

@@ -182,7 +182,7 @@ func badCalls() []badCall {
 		{name: "status: not there yet", method: "GET", path: "/topics/two/0/99/status", status: 404, code: "offset-not-found"},
 		{name: "status: no such partition", method: "GET", path: "/topics/two/9/0/status", status: 404, code: "partition-not-found"},
 		absent("POST", "/topics/repartition"), absent("POST", "/nodes/n/drain"),
-		absent("POST", "/tickets"), absent("GET", "/asyncapi.json"),
+		absent("POST", "/tickets"),
 		{name: "connections of no node", method: "GET", path: "/connections/?node=none", status: 404, code: "node-not-found"},
 		{name: "no such connection", method: "DELETE", path: "/connections/none", status: 404, code: "not-found"},
 	}

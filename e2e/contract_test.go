@@ -820,7 +820,7 @@ func contractAddresses(t *testing.T, _ *harness.Node, api *client.API) {
 	api.CreateTopic(t, "t-address", "")
 	for _, path := range []string{
 		"/topics", "/topics/", "/topics/t-address", "/topics/t-address/", "/topics/t-address/metadata/", "/nodes", "/nodes/",
-		"/healthz", "/readyz", "/metrics", "/openapi.json", "/problems/invalid", "/",
+		"/healthz", "/readyz", "/metrics", "/openapi.json", "/asyncapi.json", "/problems/invalid", "/",
 	} {
 		get := api.Must(t, 200, "GET", path, "", "")
 		head := api.Must(t, 200, "HEAD", path, "", "")

@@ -66,7 +66,7 @@ func TestWhatIsNotOpenIsClosed(t *testing.T) {
 	n := newGuardedNode(t)
 	root := n.bearer(access.Claims{Subject: "root", Admin: true})
 	n.want(201, "POST", "/topics/", `{"name":"orders"}`, root)
-	open := []string{"/", "/assets/*", "/healthz", "/openapi.json", "/problems", "/problems/{code}", "/readyz"}
+	open := []string{"/", "/assets/*", "/asyncapi.json", "/healthz", "/openapi.json", "/problems", "/problems/{code}", "/readyz"}
 	known := map[string]string{} // what a token without any right may do
 	for _, rt := range n.api.table {
 		for _, m := range rt.methods() {

@@ -273,6 +273,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	n.want(200, "GET", "/metrics", "", "Accept: application/openmetrics-text; version=1.0.0")
 	n.want(200, "GET", "/metrics", "", "Accept: text/plain")
 	n.want(200, "GET", "/openapi.json", "")
+	n.want(200, "GET", "/asyncapi.json", "")
 	n.want(200, "GET", "/problems/", "")
 	n.want(200, "GET", "/problems/invalid", "")
 	n.want(200, "GET", "/", "")

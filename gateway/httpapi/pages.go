@@ -19,16 +19,25 @@ const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; fra
 //go:embed openapi.json
 var openAPI []byte
 
-func (a *API) openapi(w http.ResponseWriter, r *http.Request) error {
-	if err := noQuery(r); err != nil {
-		return err
+// asyncAPI is the document behind /asyncapi.json: what openAPI is for calls, this is for
+// frames and events.
+//
+//go:embed asyncapi.json
+var asyncAPI []byte
+
+// document answers with one of the two.
+func (a *API) document(text []byte) action {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := noQuery(r); err != nil {
+			return err
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-cache")
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(text) // the client is gone: nobody to tell
+		return nil
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-cache")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(openAPI)
-	return nil
 }
 
 // problemPage is the page at a problem's type.

@@ -54,7 +54,8 @@ func (a *API) router() http.Handler {
 
 		{"/healthz", actions{get: a.healthz, open: true}},
 		{"/readyz", actions{get: a.readyz, open: true}},
-		{"/openapi.json", actions{get: a.openapi, open: true}},
+		{"/openapi.json", actions{get: a.document(openAPI), open: true}},
+		{"/asyncapi.json", actions{get: a.document(asyncAPI), open: true}},
 		{"/problems", actions{get: a.listProblems, open: true}},
 		{"/problems/{code}", actions{get: a.problemPage, open: true}},
 	} {
@@ -75,7 +76,6 @@ func (a *API) router() http.Handler {
 // absent are the calls of the contract that this version does not have.
 var absent = map[string]string{
 	"/topics/repartition": "repartition",
-	"/asyncapi.json":      "AsyncAPI document; docs/protocol.md describes the WebSocket",
 }
 
 // route is one address and what can be done there.

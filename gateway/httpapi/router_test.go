@@ -21,7 +21,7 @@ func TestATrailingSlashIsAcceptedEverywhere(t *testing.T) {
 	n.topic("orders", "")
 	for _, path := range []string{
 		"/topics", "/topics/orders", "/topics/orders/metadata", "/nodes", "/nodes/node-a",
-		"/healthz", "/readyz", "/metrics", "/openapi.json", "/problems", "/problems/invalid",
+		"/healthz", "/readyz", "/metrics", "/openapi.json", "/asyncapi.json", "/problems", "/problems/invalid",
 	} {
 		n.want(http.StatusOK, "GET", path, "")
 		n.want(http.StatusOK, "GET", path+"/", "")
@@ -83,9 +83,7 @@ func TestMethodsAreRefusedWithWhatIsAllowed(t *testing.T) {
 
 func TestCallsOfLaterVersionsAreRefusedAloud(t *testing.T) {
 	n := newNode(t)
-	for path, what := range map[string]string{
-		"/topics/repartition": "repartition", "/asyncapi.json": "AsyncAPI",
-	} {
+	for path, what := range map[string]string{"/topics/repartition": "repartition"} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 			r := n.want(http.StatusNotFound, method, path, "")
 			p := r.json(t)
