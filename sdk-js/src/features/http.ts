@@ -12,7 +12,7 @@ export interface HttpCall {
 /** Calls the node, as the caller, and throws what it refuses. */
 export type Http = (path: string, call?: HttpCall) => Promise<Response>;
 
-export function http({ base, tokens, fetch }: Pick<Core, "base" | "tokens" | "fetch">): Http {
+export function http({ base, tokens, fetch, clock }: Pick<Core, "base" | "tokens" | "fetch" | "clock">): Http {
   const once = async (path: string, { method, query, headers, body, signal }: HttpCall) => {
     const url = new URL(base() + path);
     for (const [name, value] of Object.entries(query ?? {})) {
@@ -35,7 +35,9 @@ export function http({ base, tokens, fetch }: Pick<Core, "base" | "tokens" | "fe
     }
     if (answer.ok) return answer;
     const problem = (await answer.json().catch(() => ({ detail: answer.statusText }))) as Problem;
+    // It counts whole seconds: a random part of one keeps those who were refused together from coming back so.
     const seconds = answer.headers.get("Retry-After");
-    throw errorOf({ status: answer.status, ...problem }, seconds === null ? undefined : Number(seconds) * 1000);
+    const retryAfterMs = seconds === null ? undefined : (Number(seconds) + clock.random()) * 1000;
+    throw errorOf({ status: answer.status, ...problem }, retryAfterMs);
   };
 }

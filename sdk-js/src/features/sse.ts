@@ -61,13 +61,13 @@ function deliver(stream: Stream, events: ServerEvent[], resumed: boolean): void 
     else flush();
     if (event === "gap") {
       const gap = JSON.parse(data) as WireGap;
+      stream.subscribed(gap.cursor, false); // mostly it comes first of all
       stream.place = { cursor: gap.cursor };
       stream.push({ ...gap, op: "gap" });
     } else if (event === "closing") leave(JSON.parse(data) as ServerFrame);
     else if (event === "error") fail(stream, JSON.parse(data) as Problem);
     else if (id) {
-      // The first event of all is where the stream begins; a gap follows at once.
-      stream.subscribed(id, resumed && !events.some((e) => e.event === "gap"));
+      stream.subscribed(id, resumed); // the first event of all is where the stream begins
       flush();
       stream.cursor(id);
     }

@@ -117,8 +117,8 @@ function events(http: FakeHttp, topic: FakeTopic, url: URL, signal?: AbortSignal
         stop();
         controller.error(signal.reason);
       });
-      const begin = `id: ${topic.cursor(next)}\n\n`;
-      write(gap ? `${begin}event: gap\nid: ${gap.cursor}\ndata: ${JSON.stringify(gap)}\n\n` : begin);
+      if (gap) write(`event: gap\nid: ${gap.cursor}\ndata: ${JSON.stringify(gap)}\n\n`);
+      else write(`id: ${topic.cursor(next)}\n\n`);
       push();
     },
     cancel: () => stop(),

@@ -115,6 +115,23 @@ for (const transport of [sse(), poll()]) {
   });
 }
 
+test("a Retry-After is waited for, and a random part of a second behind it", async (t) => {
+  const waits = new Set<number>();
+  for (let seed = 1; seed <= 8; seed++) {
+    const body = '{"code":"draining","status":503,"detail":"the node is shutting down"}';
+    const refuse: typeof fetch = async () => new Response(body, { status: 503, headers: { "Retry-After": "2" } });
+    const { clock, server, client } = stage(t, { use: [sse()], fetch: refuse }, seed);
+    server.down({ sockets: true });
+    client.on("state", ({ reason, retryInMs }) => {
+      if (reason?.includes("draining")) waits.add(retryInMs!);
+    });
+    watch(client.connect());
+    await clock.advance(2000);
+  }
+  assert.ok(waits.size > 4, `${waits.size} of 8 clients come back at times of their own`);
+  for (const ms of waits) assert.ok(ms >= 2000 && ms < 3000, `${ms} ms`);
+});
+
 test("a poll that is refused for the moment ends nothing", async (t) => {
   let polls = 0;
   const refusing: Feature<"transport"> = {
