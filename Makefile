@@ -142,6 +142,10 @@ generate: ## the Go code of the messages between nodes (needs protoc)
 		--go-grpc_out=$(PROTO) --go-grpc_opt=paths=source_relative tidewire.proto; \
 	sed -i -E '/^\/\/ .*\bprotoc +v[0-9.]+$$/d' $(PROTO)/*.pb.go # any protoc will do
 
+.PHONY: vectors
+vectors: ## the vectors of e2e/conformance that are made from the node's code
+	$(GO) test -count=1 -run '^TestGeneratedVectorsAreCurrent$$' ./e2e/conformance -rewrite
+
 .PHONY: fuzz
 fuzz: ## every fuzz target there is, FUZZTIME each
 	@n=0; \

@@ -4,15 +4,28 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
+	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 
 	"tidewire/e2e/client"
+	"tidewire/e2e/conformance"
 	"tidewire/e2e/harness"
 	"tidewire/internal/ident"
 )
+
+// readVectors reads a file of e2e/conformance.
+func readVectors(t *testing.T, name string, into any) {
+	t.Helper()
+	b, err := conformance.Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // keyVectors is e2e/conformance/keys.json, which was not made by this code.
 type keyVectors struct {
@@ -26,14 +39,8 @@ type keyVectors struct {
 
 func readKeyVectors(t *testing.T) keyVectors {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("conformance", "keys.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var v keyVectors
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatal(err)
-	}
+	readVectors(t, "keys.json", &v)
 	if len(v.Keys) < 100 || len(v.Layouts) != 4 {
 		t.Fatalf("%d keys and %d layouts are too few", len(v.Keys), len(v.Layouts))
 	}
@@ -88,4 +95,84 @@ func TestKeysGoToThePartitionOfTheVectors(t *testing.T) {
 		}
 	}
 	t.Logf("%d keys, each to the partition of its vector in layouts of 1, 4, 7 and 256", len(v.Keys))
+}
+
+// TestRecordsGoThereAndBackAsTheVectorsSay publishes every record of the vectors as a
+// frame and as a line, and reads it back.
+func TestRecordsGoThereAndBackAsTheVectorsSay(t *testing.T) {
+	var v struct {
+		Cases []struct {
+			Says             string
+			Publish, Message map[string]any
+		}
+	}
+	readVectors(t, "records.json", &v)
+	api := client.New(harness.Start(t, harness.Options{}).URL)
+	api.CreateTopic(t, "frames", "")
+	api.CreateTopic(t, "lines", "")
+	w := dialTo(t, within(t), api)
+	for i, c := range v.Cases {
+		line := string(encoded(t, c.Publish))
+		api.Must(t, 201, "POST", "/topics/lines", linesType, line)
+		c.Publish["op"], c.Publish["id"], c.Publish["topic"] = "publish", i+1, "frames"
+		if f, err := w.Call(within(t), int64(i+1), c.Publish); err != nil || f.Op != "published" {
+			t.Fatalf("%s: %v %s", c.Says, err, f.Raw)
+		}
+	}
+	for _, topic := range []string{"frames", "lines"} {
+		var page struct{ Messages []map[string]any }
+		parse(t, api.Must(t, 200, "GET", "/topics/"+topic, "", "").Body, &page)
+		if len(page.Messages) != len(v.Cases) {
+			t.Fatalf("%d of %d records are in %s", len(page.Messages), len(v.Cases), topic)
+		}
+		for i, got := range page.Messages {
+			for _, name := range []string{"topic", "partition", "offset", "timestamp"} {
+				delete(got, name)
+			}
+			if c := v.Cases[i]; !reflect.DeepEqual(got, c.Message) {
+				t.Errorf("%s, in %s: got %v, want %v", c.Says, topic, got, c.Message)
+			}
+		}
+	}
+}
+
+// TestLinesAreAnsweredAsTheVectorsSay posts the bodies of the vectors.
+func TestLinesAreAnsweredAsTheVectorsSay(t *testing.T) {
+	var v struct {
+		Cases []struct {
+			Says, Producer string
+			Sequence       int
+			Lines          []string
+			Status         int
+			Answers        []map[string]any
+		}
+	}
+	readVectors(t, "lines.json", &v)
+	api := client.New(harness.Start(t, harness.Options{}).URL)
+	api.CreateTopic(t, "orders", `"max_message_bytes":100`)
+	for _, c := range v.Cases {
+		path, headers := "/topics/orders", []string{}
+		if c.Producer != "" {
+			path += "?partition=0"
+			headers = []string{"Tidewire-Producer", c.Producer, "Tidewire-Sequence", strconv.Itoa(c.Sequence)}
+		}
+		body := strings.Join(c.Lines, "\n") + "\n"
+		ans, err := api.Do(t.Context(), "POST", path, linesType, body, headers...)
+		if err != nil || ans.Status != c.Status {
+			t.Errorf("%s: %v %d %s", c.Says, err, ans.Status, ans.Body)
+		}
+		lines := strings.Split(strings.TrimSpace(ans.Body), "\n")
+		if len(lines) != len(c.Answers) {
+			t.Fatalf("%s: %d answers: %s", c.Says, len(lines), ans.Body)
+		}
+		for i, line := range lines {
+			var got map[string]any
+			parse(t, line, &got)
+			for name, want := range c.Answers[i] {
+				if got[name] != want {
+					t.Errorf("%s, line %d: %s is %v, want %v: %s", c.Says, i+1, name, got[name], want, line)
+				}
+			}
+		}
+	}
 }

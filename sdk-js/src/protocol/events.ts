@@ -21,7 +21,8 @@ export function eventParser(): (chunk: Uint8Array) => ServerEvent[] {
     rest = lines.pop()!;
     for (const line of lines) {
       if (line === "") {
-        if (next.event || next.data || next.id !== undefined) found.push(next);
+        if (!next.data) next.event = ""; // an event without data is none, but its id counts
+        if (next.data || next.id !== undefined) found.push(next);
         next = { event: "", data: "" };
         continue;
       }

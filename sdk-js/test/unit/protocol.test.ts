@@ -7,37 +7,9 @@ import { isRetryable } from "../../src/protocol/codes.js";
 import { milliseconds } from "../../src/protocol/duration.js";
 import { eventParser } from "../../src/protocol/events.js";
 import { lineOf, parseFrames } from "../../src/protocol/frames.js";
-import { partitionOf } from "../../src/protocol/layout.js";
-import { keyHash } from "../../src/protocol/murmur3.js";
 import { parsePosition, placeOf, positionText } from "../../src/protocol/position.js";
 import { encodeRecord } from "../../src/protocol/record.js";
 import { uuidv7 } from "../../src/protocol/uuid.js";
-
-interface Vectors {
-  layouts: Record<string, number[]>;
-  keys: Array<{ key: string; hash: number; partitions: Record<string, number> }>;
-}
-
-test("keys hash and map as the vectors that the server holds to", () => {
-  const vectors = JSON.parse(readFileSync("../e2e/conformance/keys.json", "utf8")) as Vectors;
-  assert.ok(vectors.keys.length >= 100);
-  for (const { key, hash, partitions } of vectors.keys) {
-    assert.equal(keyHash(key), hash, key);
-    for (const [count, starts] of Object.entries(vectors.layouts)) {
-      const list = starts.map((lo, id) => ({ id, lo, hi: starts[id + 1] ?? 2 ** 32, state: "open" }));
-      assert.equal(partitionOf({ generation: 1, partitions: list }, hash), partitions[count], key);
-    }
-  }
-});
-
-test("a partition that is sealed takes nothing", () => {
-  const partitions = [
-    { id: 0, lo: 0, hi: 2 ** 32, state: "sealed" },
-    { id: 1, lo: 0, hi: 2 ** 31, state: "open" },
-  ];
-  assert.equal(partitionOf({ generation: 2, partitions }, 5), 1);
-  assert.equal(partitionOf({ generation: 2, partitions }, 2 ** 31), undefined);
-});
 
 test("codes are retryable where the protocol says so", () => {
   const page = readFileSync("../docs/protocol.md", "utf8");
@@ -119,12 +91,12 @@ test("producers are UUIDs of version 7, in the order of their time", () => {
 test("events come whole however their bytes are cut", () => {
   const stream =
     'id: c1\n\nevent: message\r\nid: c2\r\ndata: {"v":"ä€😀"}\r\n\r\n: comment\n\nretry: 5\n\ndata: a\rdata: b\r\r';
-  const bytes = new TextEncoder().encode(`${stream}event: end\n\n`);
+  const bytes = new TextEncoder().encode(`${stream}event: end\ndata: .\n\n`);
   const want = [
     { event: "", data: "", id: "c1" },
     { event: "message", data: '{"v":"ä€😀"}', id: "c2" },
     { event: "", data: "a\nb" },
-    { event: "end", data: "" },
+    { event: "end", data: "." },
   ];
   for (let size = 1; size <= bytes.length; size++) {
     const parse = eventParser();
