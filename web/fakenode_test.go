@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// patience is how long the page may take over anything.
+const patience = time.Minute
+
 // fakeNode answers what the page asks of a node, and lets the test steer it.
 type fakeNode struct {
 	*httptest.Server
