@@ -42,7 +42,7 @@ race_packages = $$($(GO) list ./... | grep -Ev '$(PURE)|$(E2E)')
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
 
 .PHONY: build
 build: ## ./bin/tidewire
@@ -95,12 +95,6 @@ race: ## tests of everything else but e2e, with the race detector
 	$(GO) test -race -tags faults -run Proxy -timeout 1m $(TESTFLAGS) ./internal/rpc
 	$(GO) test -run OneAnothersAddresses -timeout 2m $(TESTFLAGS) ./coordinator
 
-.PHONY: e2e
-e2e: build ## tests with real processes, against ./bin/tidewire
-	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
-		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 4 $(TESTFLAGS) ./e2e/...; \
-	fi
-
 # What the lock file names, and nothing else; npm keeps a copy of it there.
 SDK_MODULES := sdk-js/node_modules/.package-lock.json
 
@@ -108,6 +102,12 @@ $(SDK_MODULES): sdk-js/package-lock.json
 	@command -v $(NPM) >/dev/null || { echo "the SDK needs Node 20.3 or later with npm: https://nodejs.org" >&2; exit 1; }
 	cd sdk-js && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
+
+.PHONY: e2e
+e2e: build $(SDK_MODULES) ## tests with real processes, against ./bin/tidewire
+	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
+		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 4 $(TESTFLAGS) ./e2e/...; \
+	fi
 
 .PHONY: sdk
 sdk: $(SDK_MODULES) ## the JavaScript SDK: lint, types, ./sdk-js/dist, and whether the package is in shape and within its size
@@ -117,6 +117,15 @@ sdk: $(SDK_MODULES) ## the JavaScript SDK: lint, types, ./sdk-js/dist, and wheth
 .PHONY: sdk-test
 sdk-test: sdk build ## sdk, and its tests, also against ./bin/tidewire
 	cd sdk-js && TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(NPM) run --silent test
+
+# Each runs a node with its data in ./tidewire-data/examples and serves its page; Ctrl-C stops it.
+.PHONY: example-chat example-vehicles example-queue
+example-chat: build $(SDK_MODULES) ## a chat room: prints the address of its page
+	exec node examples/run.mjs chat
+example-vehicles: build $(SDK_MODULES) ## a live map of made-up trams
+	exec node examples/run.mjs vehicles
+example-queue: build $(SDK_MODULES) ## a work queue with painters that come and go
+	exec node examples/run.mjs queue
 
 .PHONY: lint
 lint: check ## go vet, staticcheck, gofumpt (generated code is as its generator wrote it)

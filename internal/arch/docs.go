@@ -9,7 +9,7 @@ import (
 )
 
 // docRoots are the folders of the top level that a document may name a path in.
-var docRoots = []string{".ci", "broker", "cmd", "coordinator", "docs", "e2e", "gateway", "internal", "sdk-js", "web"}
+var docRoots = []string{".ci", "broker", "cmd", "coordinator", "docs", "e2e", "examples", "gateway", "internal", "sdk-js", "web"}
 
 var (
 	span     = regexp.MustCompile("`([^`\n]+)`")
@@ -107,10 +107,10 @@ func makeTargets(text string) []string {
 	return all
 }
 
-// documents reads every Markdown file of the top level and of docs.
+// documents reads every Markdown file of the top level, of docs and of the examples.
 func documents(fsys fs.FS) (map[string]string, error) {
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"} {
 		names, err := fs.Glob(fsys, pattern)
 		if err != nil {
 			return nil, err

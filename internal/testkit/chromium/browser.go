@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long the browser may take over anything; a busy machine is slow.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // Browser is a running Chromium. Its methods may be called by several goroutines.
 type Browser struct {
