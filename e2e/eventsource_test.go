@@ -4,12 +4,19 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/gateway/httpapi"
+	"tidewire/gateway/origin"
+	"tidewire/internal/fault"
 	"tidewire/internal/testkit/chromium"
 )
 
@@ -61,6 +68,60 @@ func TestAPlainEventSourceResumes(t *testing.T) {
 		t.Errorf("%d of %d messages over %s connections", len(seen), total, page.Eval("opened"))
 	}
 	t.Logf("%d messages once each, over 3 connections of one EventSource", len(seen))
+}
+
+// TestAnEventSourceOutlastsTheStartOfItsNode has it come back while the node starts: a
+// browser takes any answer but a stream for the end.
+func TestAnEventSourceOutlastsTheStartOfItsNode(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	page := chromium.Start(t).Tab()
+	n := harness.Start(t, harness.Options{})
+	api := client.New(n.URL)
+	api.CreateTopic(t, "orders", "")
+	postText(t, api, "orders", "0", 201)
+	page.Open(n.URL + "/problems/")
+	page.Eval(`window.seen = [];
+		window.source = new EventSource("/topics/orders/events?from=earliest");
+		source.onmessage = (e) => seen.push(JSON.parse(e.data).offset); 0`)
+	page.Until("seen.length === 1")
+	n.Kill()
+
+	// What stands at the address of a node that starts, for as long as this test wants.
+	var l net.Listener
+	harness.Await(t, patience, "the address is free", func() (ok bool) {
+		var err error
+		l, err = net.Listen("tcp", n.Addr)
+		return err == nil
+	})
+	why := func() []error { return []error{fault.New(fault.Draining, "it starts")} }
+	starting := httpapi.NewStartingServer(why, origin.New(nil, n.Addr), slog.New(slog.DiscardHandler))
+	handler, asked := starting.Handler, make(chan string, 64)
+	starting.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.Header.Get("Last-Event-ID"):
+		default: // two are enough
+		}
+		handler.ServeHTTP(w, r)
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- starting.Serve(l) }()
+	for range 2 {
+		select {
+		case id := <-asked:
+			if id == "" {
+				t.Error("it came back without an id")
+			}
+		case <-time.After(patience):
+			t.Error("it does not come back")
+		}
+	}
+	_ = starting.Close() // with whatever is under way
+	<-ended
+	if err := n.Run(); err != nil {
+		t.Fatal(err)
+	}
+	postText(t, api, "orders", "1", 201)
+	page.Until("seen.length === 2")
 }
 
 // TestCurlResumesByLastEventID does by hand what the README says, in pieces.

@@ -26,8 +26,8 @@ func (a *API) router() http.Handler {
 			patch: a.admin(a.alterTopic), del: a.admin(a.deleteTopic),
 		}},
 		{"/topics/{topic}/metadata", actions{get: a.describeTopic}},
-		{"/topics/{topic}/events", actions{get: a.may(access.Subscribe, a.events), endless: true}},
-		{"/subscriptions/{subscription}/events", actions{get: a.subscriptionEvents, endless: true}}, // its id names the topic
+		{"/topics/{topic}/events", actions{get: resuming(a.may(access.Subscribe, a.events)), endless: true}},
+		{"/subscriptions/{subscription}/events", actions{get: resuming(a.subscriptionEvents), endless: true}}, // its id names the topic
 		{"/topics/{topic}/{partition}/{offset}/status", actions{get: a.may(access.Group, a.recordStatus)}},
 		{"/groups/{topic}", actions{get: a.may(access.Group, a.listGroups)}},
 		{"/groups/{topic}/register", actions{post: a.may(access.Group, a.registerGroup)}},

@@ -14,7 +14,8 @@ import (
 // the API does, /readyz with what the node waits for, and everything else with the first
 // of that as a problem, which pages that may call the node can read. why gives at least
 // one fault. Each answer ends its connection,
-// so that its client comes to the API with the next one.
+// so that its client comes to the API with the next one; an EventSource that comes back
+// gets none.
 func NewStartingServer(why func() []error, pages origin.Policy, log *slog.Logger) *http.Server {
 	return newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		res := newResponse(w, r)
@@ -24,7 +25,7 @@ func NewStartingServer(why func() []error, pages origin.Policy, log *slog.Logger
 		h.Set("Connection", "close") // HTTP/2 makes of it that no further request is taken
 		done, err := checkOrigin(pages, res, r)
 		if err == nil && !done {
-			err = beforehand(res, r, why)
+			err = resuming(func(w http.ResponseWriter, r *http.Request) error { return beforehand(w, r, why) })(res, r)
 		}
 		if err != nil {
 			refuseAhead(res, r, func() { reply.HTTP(res, err) })
