@@ -1,6 +1,6 @@
 # Everything a contributor calls. Needs Go (see go.mod), Node 20.3 or later with npm for
-# the SDK, and bash; nothing else is installed, and what is downloaded are Go modules
-# and, into sdk-js/node_modules, npm packages. Only generate needs protoc.
+# the SDK and the examples, and bash; nothing else is installed, and what is downloaded
+# are Go modules and, into sdk-js/node_modules, npm packages. Only generate needs protoc.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
