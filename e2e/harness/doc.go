@@ -1,5 +1,5 @@
 // Package harness runs the built binary as real processes for the tests in e2e:
-// on ports that the system picks, in folders of the test's own, ended when the
+// on ports that are the test's own also while a node is down, in folders of its own, ended when the
 // test ends.
 //
 // A Node is one process; a Cluster is several that form one, which a test kills,

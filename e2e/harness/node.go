@@ -3,6 +3,7 @@ package harness
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tidewire/internal/testkit/ports"
 )
 
 // Options of a node.
@@ -28,8 +31,8 @@ type Options struct {
 	// OpenFiles is the most files the process may hold open; 0: what the
 	// machine gives.
 	OpenFiles int
-	// Fixed says that the node comes back at all of its addresses, not at that of
-	// HTTP alone: other nodes know them.
+	// Fixed says that the node has all of its addresses from the beginning on and comes
+	// back at them, not at that of HTTP alone: other nodes know them.
 	Fixed bool
 	// More gives further flags at each start.
 	More func() []string
@@ -42,6 +45,7 @@ type Node struct {
 	bin  string
 	Addr string // host:port of HTTP, the same through restarts
 	URL  string
+	kept map[string]string // host:port of the listeners that come back where they were, by name
 	// Listeners has the host:port of each listener, by name.
 	// It is set once the node is ready; see Listening for before.
 	Listeners map[string]string
@@ -82,7 +86,13 @@ func New(t testing.TB, opts Options) *Node {
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
 	}
-	n := &Node{t: t, opts: opts, bin: Binary(t, opts.Tags...), Addr: "127.0.0.1:0", file: logFile(t, opts.Dir)}
+	n := &Node{t: t, opts: opts, bin: Binary(t, opts.Tags...), kept: map[string]string{}, file: logFile(t, opts.Dir)}
+	for _, name := range listeners {
+		if name == "http" || opts.Fixed {
+			n.kept[name] = ports.Keep(t)
+		}
+	}
+	n.Addr = n.kept["http"]
 	t.Cleanup(func() {
 		n.Kill()
 		n.reader.Wait()
@@ -117,15 +127,14 @@ func (n *Node) Run() error {
 	return n.AwaitReady()
 }
 
+// listeners are those that a node may have; which it has, its roles say.
+var listeners = [...]string{"http", "rpc", "raft", "gossip"}
+
 // Begin starts the process (again) and waits for nothing.
 func (n *Node) Begin() error {
-	args := []string{"serve", "--data", n.opts.Dir, "--http", n.Addr}
-	for _, name := range []string{"rpc", "raft", "gossip"} {
-		addr, known := n.Listeners[name]
-		if !known || !n.opts.Fixed {
-			addr = "127.0.0.1:0"
-		}
-		args = append(args, "--"+name, addr)
+	args := []string{"serve", "--data", n.opts.Dir}
+	for _, name := range listeners {
+		args = append(args, "--"+name, cmp.Or(n.kept[name], "127.0.0.1:0"))
 	}
 	args = append(args, n.opts.Args...)
 	if n.opts.More != nil {

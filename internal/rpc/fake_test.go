@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/inbox"
 	"tidewire/internal/record"
+	"tidewire/internal/testkit/ports"
 )
 
 var (
@@ -203,15 +203,7 @@ func await[T any](t testing.TB, c <-chan T) T {
 }
 
 // refusing is an address at which nobody listens.
-func refusing(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+func refusing(t testing.TB) string { return ports.Keep(t) }
 
 func (b *broker) KeepReply(_ context.Context, to string, r *inbox.Reply) (Handed, error) {
 	return b.mail.keep(to, r)

@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/ports"
 )
 
 func TestPeersFollowTheSnapshot(t *testing.T) {
@@ -79,9 +80,9 @@ func TestPeersAtAnAddress(t *testing.T) {
 
 // A node that comes back is reached soon, without anybody waiting for a back-off.
 func TestANodeThatReturnsIsReached(t *testing.T) {
-	s := serve(t, ServerConfig{}, "127.0.0.1:0")
+	address := ports.Keep(t)
+	s := serve(t, ServerConfig{}, address)
 	s.Broker(&broker{append: keepAll})
-	address := s.Addr()
 	r := toB(t, peersTo(t, address))
 	if a := appended(t, r, batchOf(1)); a.Err != nil {
 		t.Fatal(a.Err)
