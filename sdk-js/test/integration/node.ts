@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, type TestContext } from "node:test";
 import { WebSocket as WsWebSocket } from "ws";
 import type { ClientOptions } from "../../src/types.js";
+import { keepPort } from "./ports.js";
 
 /** The built binary, as one node with a data folder of its own. */
 export interface TestNode {
@@ -25,15 +25,15 @@ const binary = process.env.TEST_TIDEWIRE_BIN ?? "../bin/tidewire";
 
 export async function startNode(t: Pick<TestContext, "after">, args: string[] = []): Promise<TestNode> {
   const dir = mkdtempSync(join(tmpdir(), "tidewire-sdk-"));
-  let http = "127.0.0.1:0";
+  const port = await keepPort();
   let child: ChildProcess | undefined;
   let said = "";
 
   const node: TestNode = {
-    url: "",
+    url: `http://${port.address}`,
     async start() {
       const any = "127.0.0.1:0";
-      const listeners = ["--http", http, "--rpc", any, "--raft", any, "--gossip", any];
+      const listeners = ["--http", port.address, "--rpc", any, "--raft", any, "--gossip", any];
       const started = spawn(binary, ["serve", "--data", dir, ...listeners, ...args], {
         stdio: ["ignore", "pipe", "pipe"],
       });
@@ -43,9 +43,7 @@ export async function startNode(t: Pick<TestContext, "after">, args: string[] = 
       });
       await once(started, "spawn");
       for await (const line of createInterface({ input: started.stdout! })) {
-        if (line.startsWith("listening http=")) http = line.slice("listening http=".length);
         if (!line.startsWith("ready in ")) continue;
-        node.url = `http://${http}`;
         return;
       }
       assert.fail(`the node did not get ready:\n${said}`);
@@ -72,6 +70,7 @@ export async function startNode(t: Pick<TestContext, "after">, args: string[] = 
   };
   t.after(async () => {
     await node.kill();
+    await port.release();
     rmSync(dir, { recursive: true, force: true });
   });
   await node.start();
@@ -95,12 +94,9 @@ export function sharedNode(args: string[] = [], prepare?: (node: TestNode) => Pr
 /** Node 20 has no WebSocket of its own. */
 export const WebSocket = WsWebSocket as unknown as NonNullable<ClientOptions["WebSocket"]>;
 
-/** An address at which nothing listens. */
-export async function deadAddress(): Promise<string> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return `http://127.0.0.1:${port}`;
+/** An address at which nothing listens, for as long as the test lasts. */
+export async function deadAddress(t: Pick<TestContext, "after">): Promise<string> {
+  const port = await keepPort();
+  t.after(() => port.release());
+  return `http://${port.address}`;
 }

@@ -12,7 +12,7 @@ type Options = Partial<Omit<ClientOptions, "use">>;
 export async function clientOf(t: TestContext, node: TestNode, options: Options = {}, by: TransportName = "websocket") {
   const { clock, pending } = countedClock();
   const others = { websocket: [], sse: [sse()], poll: [poll()] }[by];
-  const sockets = by === "websocket" ? WebSocket : await noWebSocket();
+  const sockets = by === "websocket" ? WebSocket : await noWebSocket(t);
   const client = createClient({
     url: node.url,
     WebSocket: sockets,
@@ -34,8 +34,8 @@ export async function clientOf(t: TestContext, node: TestNode, options: Options 
 }
 
 /** WebSockets as behind a proxy that lets none through. */
-async function noWebSocket(): Promise<typeof WebSocket> {
-  const dead = (await deadAddress()).replace("http", "ws");
+async function noWebSocket(t: TestContext): Promise<typeof WebSocket> {
+  const dead = (await deadAddress(t)).replace("http", "ws");
   class Blocked extends (WebSocket as unknown as new (url: string, protocol: string) => object) {
     constructor(_url: string, protocol: string) {
       super(`${dead}/ws`, protocol);
