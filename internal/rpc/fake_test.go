@@ -155,28 +155,6 @@ func appended(t testing.TB, r *Peer, b record.Batch) Appended {
 	return await(t, answer)
 }
 
-// lateness measures from now on by how much this process comes too late: what it
-// gives is to be added to a bound of time, on a machine that does much else.
-func lateness() (ends func() time.Duration) {
-	var loop sync.WaitGroup
-	var late time.Duration
-	stop := make(chan struct{})
-	loop.Go(func() {
-		const nap = 5 * time.Millisecond
-		for {
-			began := time.Now()
-			<-time.After(nap)
-			late += time.Since(began) - nap
-			select {
-			case <-stop:
-				return
-			default:
-			}
-		}
-	})
-	return func() time.Duration { close(stop); loop.Wait(); return late }
-}
-
 // parted waits until a peer knows that its connection has ended: what it asks for
 // before that may have reached somebody, for all it knows.
 func parted(t testing.TB, r *Peer) {

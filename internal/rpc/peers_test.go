@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/lateness"
 	"tidewire/internal/testkit/ports"
 )
 
@@ -94,7 +95,7 @@ func TestANodeThatReturnsIsReached(t *testing.T) {
 	}
 	again := serve(t, ServerConfig{}, address)
 	again.Broker(&broker{append: keepAll})
-	began, late := time.Now(), lateness()
+	began, late := time.Now(), lateness.Measure()
 	for appended(t, r, batchOf(1)).Err != nil {
 		if time.Since(began) > 5*time.Second {
 			t.Fatal("it is not reached")
@@ -206,7 +207,7 @@ func TestASilentNodeShows(t *testing.T) {
 	defer stream.Close()
 	await(t, followed)
 	close(f.freeze)
-	began, late := time.Now(), lateness()
+	began, late := time.Now(), lateness.Measure()
 	if err := stream.Recv(&FromLeader{}); !fault.Is(err, fault.LeaderUnavailable) {
 		t.Error(err)
 	}
@@ -244,7 +245,7 @@ func TestProbes(t *testing.T) {
 	probe := func(address string, life ident.BrokerEpoch, limit time.Duration) (cluster.Outcome, time.Duration) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		began, late := time.Now(), lateness()
+		began, late := time.Now(), lateness.Measure()
 		o := peersTo(t, "").Probe(ctx, cluster.Node{ID: nodeB, BrokerEpoch: life, Addresses: cluster.Addresses{RPC: address}})
 		return o, time.Since(began) - late()
 	}
