@@ -98,6 +98,7 @@ func endsBy(c net.Conn, bound time.Duration) error {
 // TestSlowClientsHarmNobodyElse has clients of both kinds that never read while
 // others do.
 func TestSlowClientsHarmNobodyElse(t *testing.T) {
+	t.Parallel()
 	const slowEach, readers, records, size = 20, 3, 4000, 4 << 10
 	n := harness.Start(t, harness.Options{Args: []string{"--slow-consumer-timeout", "1s", "--log-level", "warn"}})
 	api := client.New(n.URL)
@@ -170,6 +171,7 @@ func TestSlowClientsHarmNobodyElse(t *testing.T) {
 
 // TestConnectionsAreBounded opens more than the node takes.
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	const most, flood = 40, 120
 	n := harness.Start(t, harness.Options{Args: []string{"--max-connections", strconv.Itoa(most)}})
 	client.New(n.URL).CreateTopic(t, "crowded", "")
@@ -236,6 +238,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // nothing, more than the process may have files: the log goes on, and so do
 // clients that come later.
 func TestAFloodOfConnectionsLeavesTheLogItsFiles(t *testing.T) {
+	t.Parallel()
 	const files, flood = 400, 600
 	n := harness.Start(t, harness.Options{OpenFiles: files, Args: []string{"--log-level", "warn"}})
 	api := client.New(n.URL)
@@ -285,7 +288,7 @@ func TestAFloodOfConnectionsLeavesTheLogItsFiles(t *testing.T) {
 // request nor one with an endless one costs more than a connection, and not for
 // ever.
 func TestSlowAndHugeHeadersAreCutOff(t *testing.T) {
-	t.Parallel() // it waits for a timeout of 10 s
+	t.Parallel()
 	n := harness.Start(t, harness.Options{Args: []string{"--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "calm", "")
 	var slow []net.Conn
@@ -341,6 +344,7 @@ func TestSlowAndHugeHeadersAreCutOff(t *testing.T) {
 
 // TestGarbageOnEveryPort writes noise to whatever listens.
 func TestGarbageOnEveryPort(t *testing.T) {
+	t.Parallel()
 	n := harness.Start(t, harness.Options{Args: []string{"--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "noise", "")
 	random := rand.New(rand.NewPCG(1, 26))
@@ -398,6 +402,7 @@ func figuresOf(n *harness.Node) figures {
 // TestConnectionsLeaveNothingBehind connects and leaves in every way, many
 // times over.
 func TestConnectionsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	cycles := 3000
 	if harness.Soak() {
 		cycles = 10_000
@@ -502,7 +507,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 // of ndjson without taking an answer: the node stops reading from them, others
 // go on, and memory stays bounded.
 func TestAPublisherThatReadsNoAnswersIsHeldBack(t *testing.T) {
-	t.Parallel() // it waits for a timeout of 30 s
+	t.Parallel()
 	n := harness.Start(t, harness.Options{Args: []string{"--slow-consumer-timeout", "2s", "--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "flooded", `"partitions":2,"retention":{"bytes":8388608}`)
 	before := n.RSS()
@@ -566,6 +571,7 @@ func TestAPublisherThatReadsNoAnswersIsHeldBack(t *testing.T) {
 // TestHalfClosedConnections has clients that send no more and still read: a
 // call under way is answered as it ends or not at all, and a stream ends.
 func TestHalfClosedConnections(t *testing.T) {
+	t.Parallel()
 	n := harness.Start(t, harness.Options{Args: []string{"--log-level", "warn"}})
 	client.New(n.URL).CreateTopic(t, "half", "")
 	kept, answered := 0, 0

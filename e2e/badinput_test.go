@@ -200,6 +200,7 @@ func manyHeaders(n int) []string {
 // TestBadHTTP makes every mistake we could think of, each answered by a clear
 // problem, with a good call between any two.
 func TestBadHTTP(t *testing.T) {
+	t.Parallel()
 	api := client.New(harness.Start(t, harness.Options{}).URL)
 	api.CreateTopic(t, "two", `"partitions":2,"max_message_bytes":1024`)
 	calls := badCalls()
@@ -426,6 +427,7 @@ func badFrames() []badFrame {
 // TestBadFrames sends every bad line we could think of over one WebSocket,
 // with a good line between any two, and then what must close it.
 func TestBadFrames(t *testing.T) {
+	t.Parallel()
 	node := harness.Start(t, harness.Options{Args: []string{"--max-frame-bytes", "65536"}})
 	client.New(node.URL).CreateTopic(t, "two", `"partitions":2,"max_message_bytes":1024`)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -18,8 +18,8 @@ func shows(key, value string) string {
 
 // TestThePageShowsWhatIsPublished looks at the page as a person does.
 func TestThePageShowsWhatIsPublished(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	p := chromium.Start(t).Tab()
+	t.Parallel()
+	b := startBrowser(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	p.Open(n.URL + "/")

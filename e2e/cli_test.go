@@ -64,6 +64,7 @@ func (x tour) says(output string, texts ...string) {
 // TestCommandLine is the tour that the README gives, and the mistakes one
 // makes on the way.
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	node := harness.Start(t, harness.Options{})
 	x := tour{t, node}
 	api := client.New(node.URL)

@@ -66,6 +66,7 @@ func controlCalls() []controlCall {
 // each node of a cluster; then with every node drained, with a node down, and with most
 // of them down. Each is answered in time, by the contract.
 func TestControlFromEveryNode(t *testing.T) {
+	beside(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	c.API().CreateTopic(t, "before", `"partitions":3`)
 	for _, m := range c.Members {

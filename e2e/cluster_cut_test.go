@@ -36,6 +36,7 @@ func hesitant(code, _ string) bool {
 // the links again: the side that can decide goes on in time, nobody is told
 // anything that turns out wrong, and all replicas end the same.
 func TestCutLinks(t *testing.T) {
+	beside(t)
 	for _, x := range []struct {
 		name   string
 		roles  []string
@@ -83,6 +84,7 @@ func TestCutLinks(t *testing.T) {
 			continue
 		}
 		t.Run(x.name, func(t *testing.T) {
+			timed(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{Roles: x.roles, Links: true})
 			victim := c.Others(append([]*harness.Member{c.CoordinatorLeader()}, c.Members[:len(c.Members)-3]...)...)[0]
 			w := startCrew(t, c, crewOptions{
@@ -116,6 +118,7 @@ func TestCutLinks(t *testing.T) {
 // TestSlowLinks delays everything between one node and the others: writes take
 // longer, and nothing else happens.
 func TestSlowLinks(t *testing.T) {
+	timed(t)
 	delays := []time.Duration{20 * time.Millisecond}
 	if harness.Soak() {
 		delays = append(delays, 100*time.Millisecond)

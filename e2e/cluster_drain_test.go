@@ -12,6 +12,7 @@ import (
 // takes each drain back: nothing fails, hardly anything waits, and the node has
 // neither leaders nor clients meanwhile.
 func TestEachNodeIsDrainedInTurn(t *testing.T) {
+	timed(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	w := startCrew(t, c, largeCrew("drains"))
 	inTurn := c.Members
@@ -60,6 +61,7 @@ func readyStatus(t *testing.T, m *harness.Member) int {
 // TestARollingRestart stops each node with SIGTERM and starts it again, as an
 // upgrade does.
 func TestARollingRestart(t *testing.T) {
+	timed(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	w := startCrew(t, c, largeCrew("rolling"))
 	for _, m := range c.Members {

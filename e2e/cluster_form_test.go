@@ -22,32 +22,32 @@ const truthIn = 3 * time.Second
 // another, elect, spread a topic's partitions and serve every partition from every
 // gateway.
 func TestAClusterForms(t *testing.T) {
+	beside(t)
 	c := harness.NewCluster(t, harness.ClusterOptions{})
+	starved := c.Starved()
 	took := c.Form()
 	t.Logf("three nodes formed a cluster from empty folders in %s", took.Round(time.Millisecond))
-	if took > slack(toForm) {
-		t.Errorf("it took %s, %s at most is allowed", took, toForm)
+	if most := slack(toForm) + starved(); took > most {
+		t.Errorf("it took %s, %s at most is allowed", took, most)
 	}
-	leader := c.CoordinatorLeader()
-	for _, m := range c.Members {
-		info := c.AwaitNodes(slack(truthIn), m.Name+" knows all nodes", func(info client.NodesInfo) bool {
-			return len(info.Nodes) == 3 && info.CoordinatorLeader == leader.Name &&
-				!slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool { return n.State != "alive" || len(n.Roles) != 3 })
-		}, c.Others(m)...)
-		listed, stderr, code := m.CLI(t.Context(), nil, "nodes", "--output", "json")
-		if code != 0 || strings.Count(listed, "\n") != 3 {
-			t.Errorf("tidewire nodes at %s: exit %d: %s%s", m.Name, code, listed, stderr)
-		}
-		for line := range strings.Lines(listed) {
-			var n client.NodeInfo
-			if err := json.Unmarshal([]byte(line), &n); err != nil {
-				t.Fatal(err)
+	// All tell the same of one another, by the call and by the command. A busy machine may
+	// have them elect once more between two questions: then all are asked again.
+	c.Await(slack(truthIn), "every node knows all nodes", func() bool {
+		leaders := map[string]bool{}
+		for _, m := range c.Members {
+			info, err := client.New(m.URL).TryNodes(t.Context())
+			if err != nil || len(info.Nodes) != 3 || slices.ContainsFunc(info.Nodes, func(n client.NodeInfo) bool { return n.State != "alive" || len(n.Roles) != 3 }) {
+				return false
 			}
-			if x, ok := info.Find(n.Name); !ok || x.ID != n.ID || x.CoordinatorLeader != n.CoordinatorLeader {
-				t.Errorf("tidewire nodes shows %s, the call %+v", line, x)
+			leaders[info.CoordinatorLeader] = true
+			for _, n := range listedNodes(t, m) {
+				if x, ok := info.Find(n.Name); !ok || x.ID != n.ID || x.CoordinatorLeader != n.CoordinatorLeader {
+					return false
+				}
 			}
 		}
-	}
+		return len(leaders) == 1 && !leaders[""]
+	})
 
 	// Replicas and min_insync not given: three, two of which must be in sync.
 	info := c.API().CreateTopic(t, "spread", `"partitions":6`)
@@ -90,7 +90,7 @@ func TestAClusterForms(t *testing.T) {
 	}
 	c.API().Must(t, 204, "DELETE", "/topics/spread", "", "")
 	for _, m := range c.Members {
-		harness.Await(t, slack(truthIn), m.Name+" has forgotten the topic", func() bool {
+		c.Await(slack(truthIn), m.Name+" has forgotten the topic", func() bool {
 			ans, err := client.New(m.URL).Do(t.Context(), "GET", "/topics/spread/metadata", "", "")
 			return err == nil && ans.Status == 404
 		})
@@ -98,10 +98,27 @@ func TestAClusterForms(t *testing.T) {
 	c.StopAll()
 }
 
+// listedNodes are the nodes as the command shows them.
+func listedNodes(t *testing.T, m *harness.Member) (all []client.NodeInfo) {
+	t.Helper()
+	listed, stderr, code := m.CLI(t.Context(), nil, "nodes", "--output", "json")
+	if code != 0 || strings.Count(listed, "\n") != 3 {
+		t.Fatalf("tidewire nodes at %s: exit %d: %s%s", m.Name, code, listed, stderr)
+	}
+	for line := range strings.Lines(listed) {
+		var n client.NodeInfo
+		if err := json.Unmarshal([]byte(line), &n); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
 // TestANodeThatExpectsMoreThanThereAreJoins starts a node as one of five founders, beside
 // a cluster that has three coordinators: it has nothing to wait for.
 func TestANodeThatExpectsMoreThanThereAreJoins(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	late := harness.New(t, harness.Options{Args: []string{"--name", "late", "--bootstrap-expect", "5", "--join", c.Members[0].Listeners["gossip"]}})
 	if err := late.Begin(); err != nil {
@@ -121,6 +138,7 @@ func TestANodeThatExpectsMoreThanThereAreJoins(t *testing.T) {
 // TestAFourthNodeJoinsUnderLoad adds a node to a cluster that is written to: it
 // takes replicas and leaders, and no write fails.
 func TestAFourthNodeJoinsUnderLoad(t *testing.T) {
+	timed(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	o := largeCrew("growing")
 	o.readers /= 2

@@ -112,6 +112,7 @@ func TestAGroupOutlivesItsNodes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
+			busy(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{})
 			api := c.API()
 			api.CreateTopic(t, "work", `"partitions":6,"replicas":3`)

@@ -73,6 +73,7 @@ func awaitAlert(t *testing.T, c *harness.Cluster, alert string, names ...string)
 // where it is found by the scrub or by a reader: it is reported, never served, and
 // fetched again from the leader.
 func TestAHarmedReplicaIsFoundAndRepaired(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name string
 		args []string
@@ -89,7 +90,7 @@ func TestAHarmedReplicaIsFoundAndRepaired(t *testing.T) {
 		}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			busy(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{Args: x.args})
 			o := harmCrew("harm")
 			o.bound = 10 * time.Minute
@@ -115,6 +116,7 @@ func TestAHarmedReplicaIsFoundAndRepaired(t *testing.T) {
 // every ISR until it has caught up. With an empty folder it is another node, which
 // takes over what the lost one had once that is given up.
 func TestAnotherFolderIsNoReplica(t *testing.T) {
+	timed(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{Args: []string{"--replica-replace", "5s"}})
 	w := startCrew(t, c, harmCrew("folders"))
 	info := c.AwaitSpread(patience, "folders")
@@ -167,6 +169,7 @@ func TestAnotherFolderIsNoReplica(t *testing.T) {
 // refused clearly or led elsewhere, reading goes on, and all is well once there is
 // space.
 func TestAFullDiskOfOneBroker(t *testing.T) {
+	timed(t)
 	disk := smallDisk(t, "256m")
 	c := harness.StartCluster(t, harness.ClusterOptions{Dirs: []string{"", "", filepath.Join(disk, "data")}, Args: []string{"--min-free-bytes", "8MiB"}})
 	full := c.Members[2]
@@ -202,7 +205,7 @@ func TestAFullDiskOfOneBroker(t *testing.T) {
 		a, err := roomy.Do(t.Context(), "POST", "/topics/", "application/json", `{"name":"meanwhile","partitions":3}`)
 		return err == nil && a.Status < 300
 	})
-	harness.Await(t, fellSilentLagged, "the node whose disk is full knows what was decided meanwhile", func() bool {
+	c.Await(slack(fellSilentLagged), "the node whose disk is full knows what was decided meanwhile", func() bool {
 		a, err := tight.Do(t.Context(), "GET", "/topics/meanwhile/metadata", "", "")
 		return err == nil && a.Status == 200
 	})

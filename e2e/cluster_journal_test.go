@@ -39,9 +39,10 @@ func renewals(t *testing.T, m *harness.Member) []string {
 // is reported, nothing of the folder counts or is served, and everything is fetched again
 // from the leaders.
 func TestACorruptJournalIsRenewed(t *testing.T) {
+	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "stopped", true: "killed"}[killed], func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			busy(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{})
 			o := harmCrew("journal")
 			w := startCrew(t, c, o)
@@ -93,7 +94,7 @@ func TestACorruptJournalIsRenewed(t *testing.T) {
 // alone has a topic: nothing is thrown away before somebody has decided that, and nobody
 // counts on what else it has.
 func TestACorruptJournalOfTheOnlyReplicaIsKept(t *testing.T) {
-	t.Parallel() // nothing here is timed
+	t.Parallel()
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()
 	lone := api.CreateTopic(t, "lone", `"partitions":3,"replicas":1`)

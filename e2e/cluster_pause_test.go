@@ -13,6 +13,7 @@ import (
 // still believes counts for nothing. The long form does the same to the leading
 // coordinator.
 func TestAPausedLeaderReturns(t *testing.T) {
+	timed(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	coordinator := c.CoordinatorLeader()
 	victims, silent := c.Others(coordinator)[:1], 6*time.Second

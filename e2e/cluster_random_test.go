@@ -98,6 +98,7 @@ func befall(t *testing.T, c *harness.Cluster, m mishap) {
 // TestRandomMishaps lets one thing after the other befall a cluster, by a schedule
 // that its seed gives again, and wants it to be whole after each.
 func TestRandomMishaps(t *testing.T) {
+	timed(t)
 	steps := 2
 	if harness.Soak() {
 		steps = 60

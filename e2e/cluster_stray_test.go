@@ -12,7 +12,7 @@ import (
 // coordinator of another cluster, the rest of which is gone: they wait for it as long as
 // it is there, and found their own cluster when it is not.
 func TestAStrayCoordinatorFoundsNothingAndStopsNobody(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	former := harness.StartCluster(t, harness.ClusterOptions{Roles: []string{"coordinator", "coordinator", "gateway,broker,coordinator"}})
 	stray := former.Members[2]
 	former.Members[0].Kill()

@@ -58,6 +58,7 @@ func TestKeyHashHoldsToTheVectors(t *testing.T) {
 // TestKeysGoToThePartitionOfTheVectors publishes every key to topics of every
 // layout: over the wire a record goes where a client would compute it.
 func TestKeysGoToThePartitionOfTheVectors(t *testing.T) {
+	t.Parallel()
 	v := readKeyVectors(t)
 	api := client.New(harness.Start(t, harness.Options{}).URL)
 	for count, starts := range v.Layouts {

@@ -20,6 +20,7 @@ import (
 // TestContract holds one node to the public contract, over the wire and to the
 // letter. Each part has topics of its own.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	node := harness.Start(t, harness.Options{})
 	api := client.New(node.URL)
 	for _, part := range []struct {

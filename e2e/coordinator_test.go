@@ -29,7 +29,7 @@ type storeDamage struct {
 // exit with 1 and leave every byte as it is; with the store put back it starts
 // and everything is there.
 func TestDamagedCoordinatorRefusesAndTouchesNothing(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	rec := check.NewRecorder()
 	n := harness.Start(t, harness.Options{})
 	topics := coordinatorTopics(t, n, 8)

@@ -211,7 +211,7 @@ func fastDir(t *testing.T) string {
 // read must be what was acknowledged; what is missing must be reported in words
 // that name `tidewire log verify` or the file; a cache is rebuilt.
 func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
-	t.Parallel() // nothing here is timed
+	t.Parallel()
 	for _, s := range specimens(t) {
 		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
 			dir := filepath.Join(fastDir(t), "data")
@@ -275,7 +275,7 @@ func TestHarmedFoldersGiveTheRightPrefixOrAReport(t *testing.T) {
 // binary: the node starts and serves what is right, says what is not, and `log
 // verify` finds it.
 func TestHarmedFolderUnderARealNode(t *testing.T) {
-	t.Parallel() // nothing here is timed
+	t.Parallel()
 	s := makeSpecimen(t, "stopped", func(n *harness.Node, _ float64) {
 		if err := n.Stop(); err != nil {
 			t.Fatal(err)
@@ -328,7 +328,7 @@ func TestHarmedFolderUnderARealNode(t *testing.T) {
 			}
 			began := time.Now()
 			lost, refusals := s.readOver(t, n)
-			if took := time.Since(began); took > 4*time.Second {
+			if took := time.Since(began); took > slack(4*time.Second) {
 				t.Errorf("reading took %s: somebody waited for damage to go away", took)
 			}
 			switch {

@@ -172,7 +172,7 @@ func settle(t *testing.T, n *harness.Node, rec *check.Recorder, topic string, wr
 // acknowledged, then or later; the process ends, says why, backs off, and
 // everything acknowledged is there.
 func TestNothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	n := startFaulty(t)
 	client.New(n.URL).CreateTopic(t, "kept", `"partitions":4`)
 	rec := check.NewRecorder()
@@ -201,7 +201,7 @@ func TestNothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 // TestAFailedSyncOfASegmentEndsTheNode is the same for the segments, which are
 // synced when the node stops or checkpoints.
 func TestAFailedSyncOfASegmentEndsTheNode(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	n := startFaulty(t)
 	client.New(n.URL).CreateTopic(t, "kept", `"partitions":2`)
 	rec := check.NewRecorder()
@@ -228,9 +228,10 @@ func TestAFailedSyncOfASegmentEndsTheNode(t *testing.T) {
 // TestAFailedWriteEndsTheNode: a write error other than a lack of space leaves
 // the file unknown, like a failed sync.
 func TestAFailedWriteEndsTheNode(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	for _, path := range []string{".journal", ".log"} {
 		t.Run(strings.TrimPrefix(path, "."), func(t *testing.T) {
+			t.Parallel()
 			n := startFaulty(t)
 			client.New(n.URL).CreateTopic(t, "kept", `"partitions":2`)
 			rec := check.NewRecorder()
@@ -250,7 +251,7 @@ func TestAFailedWriteEndsTheNode(t *testing.T) {
 // is refused, the disk counts as failing, and the process ends: what can be
 // read again is found at the next start.
 func TestAFailedReadIsNeverTakenForTheEnd(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	n := startFaulty(t)
 	api := client.New(n.URL)
 	api.CreateTopic(t, "kept", `"partitions":2`)
@@ -302,7 +303,7 @@ func TestAFailedReadIsNeverTakenForTheEnd(t *testing.T) {
 // TestASlowDiskOnlyDelays: a slow sync delays answers, and none is lost or
 // doubled.
 func TestASlowDiskOnlyDelays(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	n := startFaulty(t)
 	client.New(n.URL).CreateTopic(t, "kept", `"partitions":2`)
 	rec := check.NewRecorder()
@@ -338,6 +339,7 @@ func TestASlowDiskOnlyDelays(t *testing.T) {
 // TestOnlyATestBinaryHasAFaultyDisk: the binary that people run refuses the
 // variable like any other that it does not know.
 func TestOnlyATestBinaryHasAFaultyDisk(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "faults")
 	n := harness.New(t, harness.Options{Env: []string{"TIDEWIRE_FAULTS=" + socket}})
 	if err := n.Run(); err == nil {

@@ -214,7 +214,7 @@ func follow(t *testing.T, n *harness.Node, topic string) *tailing {
 // and once there is space, publishing does as well, with no restart. In
 // between the node is killed with not a byte free, and starts.
 func TestFullDiskRefusesAndHealsByItself(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	disk := smallDisk(t, "256m")
 	n := harness.Start(t, harness.Options{Dir: filepath.Join(disk, "data"), Args: []string{"--min-free-bytes", "8MiB"}})
 	// Small segments, so that a lower retention can free some of them.

@@ -15,6 +15,7 @@ import (
 // every way: clients are told in order, the process ends well and in time, and
 // all goes on after the restart without a gap.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	rounds := 2
 	if harness.Soak() {
 		rounds = 10

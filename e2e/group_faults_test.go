@@ -34,12 +34,13 @@ func fill(t *testing.T, api *client.API, topic string, records int) map[int]int6
 // join, leave and are killed, and nodes are killed in turn, the leading coordinator too.
 func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 	t.Parallel()
-	records, every := int64(3_000), time.Second
+	records, every := int64(2_000), time.Second
 	if harness.Soak() {
 		records, every = 100_000, 3*time.Second
 	}
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
+			busy(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{})
 			api := c.API()
 			api.CreateTopic(t, "work", `"partitions":12,"replicas":3`)
@@ -62,9 +63,11 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 
 			stop := make(chan struct{})
 			g.running.Go(func() { membersComeAndGo(g, every, stop) })
-			for round := 0; g.finished() < records && round < 60 && !t.Failed(); round++ {
-				m := c.Members[round%len(c.Members)]
-				if round%3 == 2 {
+			// Two nodes and the leading coordinator at the least, and more until all is done.
+			rounds := 0
+			for ; (rounds < 3 || g.finished() < records) && rounds < 60 && !t.Failed(); rounds++ {
+				m := c.Members[rounds%len(c.Members)]
+				if rounds%3 == 2 {
 					m = c.CoordinatorLeader()
 				}
 				m.Kill()
@@ -74,6 +77,7 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 				before := g.finished()
 				harness.Await(t, patience, "the group goes on", func() bool { return g.finished() >= min(before+records/20, records) || t.Failed() })
 			}
+			t.Logf("%d nodes were killed meanwhile", rounds)
 			close(stop)
 			g.committed(patience)
 			enough()

@@ -61,6 +61,7 @@ func restingShares(t *testing.T, c *harness.Cluster) (shares []float64, entries 
 
 // TestIdleGroupsAreCheap registers groups that nobody works for: what they cost at rest.
 func TestIdleGroupsAreCheap(t *testing.T) {
+	beside(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()
 	api.CreateTopic(t, "work", `"partitions":1,"replicas":3`)

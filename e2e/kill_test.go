@@ -16,6 +16,7 @@ const maxJournalFiles = 12
 // WebSocket and HTTP and four readers follow, and wants everything acknowledged
 // to be there, once where that was promised.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	kills := 5
 	if harness.Soak() {
 		kills = 50

@@ -29,6 +29,7 @@ const realSeconds = 5
 // line and reads them in every way, on connections that are cut in the middle
 // of what they carry, while the publishing goes on.
 func TestRealInput(t *testing.T) {
+	t.Parallel()
 	inputs := []struct{ file, field string }{
 		{"bus-positions.jsonl", "vehicle"}, // 140 keys of like size
 		{"earthquakes.jsonl", "net"},       // 14 keys, one of them with a third of all

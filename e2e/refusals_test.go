@@ -17,6 +17,7 @@ import (
 // TestRefusals is the list of what a node refuses, each on every transport that
 // has it: whoever adds a transport sees here what it has to refuse.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "--max-subscriptions", "16", "--max-connections-per-ip", "40", "--max-frame-bytes", "8192", "--max-connection-rate", "0")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

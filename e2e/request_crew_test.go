@@ -388,7 +388,7 @@ func (w *requestCrew) once(partitions int) {
 // TestEveryRequestEndsWhileWhoTakesPartDies asks through three nodes while, in turn, a
 // responder is killed, a node, and the node that leads the coordinators, or a node is stopped.
 func TestEveryRequestEndsWhileWhoTakesPartDies(t *testing.T) {
-	t.Parallel()
+	busy(t)
 	requests, kills, every, partitions := int64(3_000), int64(4), time.Second, 6
 	if harness.Soak() {
 		requests, every = 100_000, 4*time.Second

@@ -31,6 +31,7 @@ func retentionOffsets() int {
 // record's value says where it stands, so a wrong one cannot pass; what is gone
 // must be said, and where to go on.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, retention string }{
 		{"bytes", `{"age":"0s","bytes":1048576}`},
 		{"age", `{"age":"2s","bytes":0}`},

@@ -16,6 +16,7 @@ import (
 // before the upgrade and before the stream, told when to come back, and taken in
 // then. Plain calls go on meanwhile.
 func TestAStormIsRefused(t *testing.T) {
+	t.Parallel()
 	const rate = 4
 	n := harness.Start(t, harness.Options{Args: []string{"--max-connection-rate", strconv.Itoa(rate)}})
 	client.New(n.URL).CreateTopic(t, "crowded", "")
@@ -41,7 +42,7 @@ func TestAStormIsRefused(t *testing.T) {
 			return err
 		},
 	}
-	in, refused, longest := 0, map[string]int{}, time.Duration(0)
+	in, refused, longest, began := 0, map[string]int{}, time.Duration(0), time.Now()
 	for range 10 * rate {
 		for transport, try := range open {
 			err := try()
@@ -61,8 +62,10 @@ func TestAStormIsRefused(t *testing.T) {
 			longest = max(longest, time.Duration(seconds)*time.Second)
 		}
 	}
-	if in < rate || in > 4*rate || refused["websocket"] == 0 || refused["sse"] == 0 {
-		t.Errorf("%d were let in, refused were %v", in, refused)
+	// A second's worth at once, and what became free while the storm lasted.
+	most := int(rate*(1+time.Since(began).Seconds())) + 1
+	if in < rate || in > most || refused["websocket"] == 0 || refused["sse"] == 0 {
+		t.Errorf("%d were let in, %d at most should be; refused were %v", in, most, refused)
 	}
 	if longest < 5*time.Second {
 		t.Errorf("all are to come back within %s", longest)

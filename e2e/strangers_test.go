@@ -21,6 +21,7 @@ import (
 // that nobody needs in this version than the process may have files, and lets
 // them idle: the node goes on writing, and the connections end.
 func TestStrangersOnTheNodesPortsTakeNothing(t *testing.T) {
+	t.Parallel()
 	const files, flood = 300, 400
 	for port, hello := range map[string]string{
 		"raft": "\x00", "gossip": "", "rpc": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",

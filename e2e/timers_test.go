@@ -12,6 +12,7 @@ import (
 // TestANodesTimersAreCoarse looks at what the kernel has for the process, which begins
 // once more for it: its threads inherit that.
 func TestANodesTimersAreCoarse(t *testing.T) {
+	t.Parallel()
 	n := harness.Start(t, harness.Options{})
 	path := fmt.Sprintf("/proc/%d/timerslack_ns", n.Pid())
 	b, err := os.ReadFile(path)

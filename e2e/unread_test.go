@@ -20,6 +20,7 @@ import (
 // TestClientsThatDoNotReadHoldBoundedMemory asks for gigabytes and takes none
 // of it, in every way a client can, and sends what never comes to its end.
 func TestClientsThatDoNotReadHoldBoundedMemory(t *testing.T) {
+	t.Parallel()
 	node := harness.Start(t, harness.Options{})
 	api := client.New(node.URL)
 	api.CreateTopic(t, "p", `"max_message_bytes":16777216`)

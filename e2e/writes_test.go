@@ -12,6 +12,7 @@ import (
 // the sockets that its server accepted: whatever is wrapped around them on the
 // way would show as writes that have to wait.
 func TestClientsThatKeepPaceCostNoGoroutine(t *testing.T) {
+	t.Parallel()
 	node := harness.Start(t, harness.Options{})
 	api := client.New(node.URL)
 	api.CreateTopic(t, "t", "")

@@ -1,11 +1,13 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"tidewire/internal/record"
@@ -19,15 +21,39 @@ func Binary(t testing.TB, tags ...string) string {
 	if bin := os.Getenv("TEST_TIDEWIRE_BIN"); bin != "" && len(tags) == 0 {
 		return bin
 	}
-	key := strings.Join(tags, ",")
-	name := fmt.Sprintf("tidewire-e2e-%08x", record.Checksum([]byte(Root(t)+"\n"+key)))
-	bin := filepath.Join(os.TempDir(), name, "tidewire")
-	cmd := exec.Command("go", "build", "-tags", key, "-o", bin, "./cmd/tidewire")
-	cmd.Dir = Root(t)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build tidewire: %v\n%s", err, out)
+	build, known := builds[strings.Join(tags, ",")]
+	if !known {
+		t.Fatalf("no test has asked for the tags %v before: name them in builds", tags)
+	}
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bin
+}
+
+// builds are those that tests ask for, by their tags: each is looked after once, however
+// many tests ask at the same time.
+var builds = map[string]func() (string, error){
+	"":        sync.OnceValues(func() (string, error) { return build("") }),
+	"faults":  sync.OnceValues(func() (string, error) { return build("faults") }),
+	"faultfs": sync.OnceValues(func() (string, error) { return build("faultfs") }),
+}
+
+// build is as make build has it, so that both share what the compiler made.
+func build(tags string) (bin string, err error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("tidewire-e2e-%08x", record.Checksum([]byte(root+"\n"+tags)))
+	bin = filepath.Join(os.TempDir(), name, "tidewire")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", bin, "./cmd/tidewire")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build tidewire: %w\n%s", err, out)
+	}
+	return bin, nil
 }
 
 // Soak reports that the long forms are asked for, as `make soak` does.
@@ -51,17 +77,25 @@ func Data(t testing.TB, name string) string {
 // Root is the folder of the repository.
 func Root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	dir, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+			return dir, nil
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			t.Fatal("there is no go.mod above the test")
+			return "", errors.New("there is no go.mod above the test")
 		}
 		dir = up
 	}

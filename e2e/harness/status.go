@@ -45,7 +45,7 @@ func (c *Cluster) AwaitTopic(bound time.Duration, topic, what string, yes func(c
 
 func (c *Cluster) await(bound time.Duration, what string, but []*Member, ask func(context.Context, *client.API) (any, bool, error)) {
 	c.t.Helper()
-	deadline := time.Now().Add(bound)
+	began, starved := time.Now(), c.Starved()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var seen any
@@ -63,7 +63,7 @@ func (c *Cluster) await(bound time.Duration, what string, but []*Member, ask fun
 		switch {
 		case err == nil && done:
 			return
-		case time.Now().After(deadline):
+		case time.Since(began) > bound && time.Since(began) > bound+starved():
 			c.t.Fatalf("not within %s: %s; seen last: %v, error: %v", bound, what, seen, err)
 		}
 		<-tick.C
