@@ -234,6 +234,21 @@ func TestConnectionsAreBounded(t *testing.T) {
 	t.Logf("%d let in, %d refused with 503", len(inside), refused)
 }
 
+// wetEach has a client that was there before a flood write to each of the 64 partitions of
+// the topic dry. Each has to open its segment, while there is no file left for a client.
+func wetEach(t *testing.T, n *harness.Node, api *client.API) {
+	t.Helper()
+	for p := range 64 {
+		ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p), "text/plain", "wet")
+		if err != nil || ans.Status != 201 {
+			t.Fatalf("partition %d during the flood: %d %s %v", p, ans.Status, ans.Body, err)
+		}
+	}
+	harness.Await(t, patience, "every record is in a segment during the flood", func() bool {
+		return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == 64
+	})
+}
+
 // TestAFloodOfConnectionsLeavesTheLogItsFiles opens plain connections that do
 // nothing, more than the process may have files: the log goes on, and so do
 // clients that come later.
@@ -252,17 +267,7 @@ func TestAFloodOfConnectionsLeavesTheLogItsFiles(t *testing.T) {
 		held = append(held, c)
 		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\n") // whether it goes out is the server's affair
 	}
-	// One client was there before and writes to every partition.
-	for p := range 64 {
-		ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p), "text/plain", "wet")
-		if err != nil || ans.Status != 201 {
-			t.Fatalf("partition %d during the flood: %d %s %v", p, ans.Status, ans.Body, err)
-		}
-	}
-	// Each has to open its segment, while there is no file left for a client.
-	harness.Await(t, 20*time.Second, "every record is in a segment during the flood", func() bool {
-		return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == 64
-	})
+	wetEach(t, n, api)
 	all, _ := n.OpenFiles(n.Dir())
 	for _, c := range held {
 		_ = c.Close() // it may be refused already

@@ -49,6 +49,7 @@ func TestACorruptJournalIsRenewed(t *testing.T) {
 			info := c.AwaitSpread(patience, "journal")
 			m := c.Others(c.CoordinatorLeader())[0]
 			awaitSealed(t, m, info, 0)
+			before := isrChanges(c, m)
 			s := w.begin("the journal of %s is harmed", m.Name)
 			if killed {
 				m.Kill()
@@ -59,16 +60,7 @@ func TestACorruptJournalIsRenewed(t *testing.T) {
 			if err := m.Begin(); err != nil {
 				t.Fatal(err)
 			}
-			out := map[int]bool{}
-			c.AwaitTopic(patience, "journal", "it has been out of every ISR and is in sync again", func(now client.TopicInfo) bool {
-				for _, p := range now.Layout.Partitions {
-					if !slices.Contains(p.ISR, m.Name) {
-						out[p.ID] = true
-					}
-				}
-				return len(out) == len(info.Layout.Partitions) && harness.Whole(now)
-			}, m)
-			c.AwaitReady(m)
+			awaitCaughtUpAnew(c, m, info, before)
 			s.end(class{"all partitions", anyPartition, lostLeader})
 			awaitAlert(t, c, "corrupt-replica", m.Name)
 			for metric, want := range map[string]func(float64) bool{

@@ -41,15 +41,7 @@ func TestStrangersOnTheNodesPortsTakeNothing(t *testing.T) {
 				_, _ = io.WriteString(c, hello) // it may be closed already
 				held = append(held, c)
 			}
-			for p := range 64 {
-				ans, err := api.Do(t.Context(), http.MethodPost, "/topics/dry?partition="+strconv.Itoa(p), "text/plain", "wet")
-				if err != nil || ans.Status != 201 {
-					t.Fatalf("partition %d during the flood: %d %s %v", p, ans.Status, ans.Body, err)
-				}
-			}
-			harness.Await(t, 20*time.Second, "every record is in a segment during the flood", func() bool {
-				return len(harness.Files(t, filepath.Join(n.Dir(), "topics"), ".log")) == 64
-			})
+			wetEach(t, n, api)
 			deadline := time.Now().Add(40 * time.Second)
 			for i, c := range held {
 				_ = c.SetReadDeadline(deadline)

@@ -82,12 +82,31 @@ func openSSE(req *http.Request, lastID string, cancel context.CancelFunc) (*SSE,
 
 // Next is the next event; an error means that the stream has ended.
 func (s *SSE) Next() (Event, error) {
-	e := Event{Name: "message"}
+	for {
+		if e, whole, err := s.dispatch(); err != nil || whole {
+			return e, err
+		}
+	}
+}
+
+// NextID reads until the stream has named its place, with an event or alone, and gives it.
+func (s *SSE) NextID() (string, error) {
+	for {
+		if e, _, err := s.dispatch(); err != nil || e.ID != "" {
+			return e.ID, err
+		}
+	}
+}
+
+// dispatch reads up to the empty line behind an event, or behind an id that came alone:
+// that is no whole event.
+func (s *SSE) dispatch() (e Event, whole bool, err error) {
+	e = Event{Name: "message"}
 	dirty, named := false, false
 	for {
 		line, err := s.r.ReadBytes('\n')
 		if err != nil {
-			return Event{}, err // an event that is not whole is none
+			return Event{}, false, err // an event that is not whole is none
 		}
 		line = line[:len(line)-1]
 		if len(line) == 0 {
@@ -95,10 +114,10 @@ func (s *SSE) Next() (Event, error) {
 			if named {
 				s.LastID = e.ID
 			}
-			if dirty {
-				return e, nil
+			if dirty || named {
+				return e, dirty, nil
 			}
-			e, named = Event{Name: "message"}, false
+			e = Event{Name: "message"}
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
@@ -118,11 +137,11 @@ func (s *SSE) Next() (Event, error) {
 		case "retry":
 			ms, err := strconv.Atoi(string(value))
 			if err != nil {
-				return Event{}, fmt.Errorf("retry is no number: %q", value)
+				return Event{}, false, fmt.Errorf("retry is no number: %q", value)
 			}
 			s.Retry = time.Duration(ms) * time.Millisecond
 		default:
-			return Event{}, fmt.Errorf("a line of the stream is of no known kind: %q", line)
+			return Event{}, false, fmt.Errorf("a line of the stream is of no known kind: %q", line)
 		}
 	}
 }

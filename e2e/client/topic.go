@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"tidewire/internal/ident"
 )
@@ -58,15 +60,31 @@ type TopicInfo struct {
 	} `json:"layout"`
 }
 
+// creating bounds how long a topic is asked for.
+const creating = 30 * time.Second
+
 // CreateTopic makes a topic; settings is what follows the name in the body, as
-// `"partitions":4`.
+// `"partitions":4`. Where no coordinator leads at the moment, which a busy machine may
+// bring about, it asks again, as everybody is told to.
 func (a *API) CreateTopic(t testing.TB, name, settings string) TopicInfo {
 	t.Helper()
 	body := `{"name":"` + name + `"`
 	if settings != "" {
 		body += "," + settings
 	}
-	return ParseTopic(t, a.Must(t, http.StatusCreated, http.MethodPost, "/topics/", "application/json", body+"}").Body)
+	begun := false // a call that was refused so may have been carried out
+	for end := time.Now().Add(creating); ; {
+		ans, err := a.Do(t.Context(), http.MethodPost, "/topics/", "application/json", body+"}")
+		switch {
+		case err != nil:
+			t.Fatalf("create %s: %v", name, err)
+		case ans.Status == http.StatusCreated, ans.Status == http.StatusOK && begun:
+			return ParseTopic(t, ans.Body)
+		case ans.Status != http.StatusServiceUnavailable, !strings.Contains(ans.Body, `"code":"coordinator-unavailable"`), time.Now().After(end):
+			t.Fatalf("create %s: %d: %.500s", name, ans.Status, ans.Body)
+		}
+		begun = true
+	}
 }
 
 // Topic describes a topic.

@@ -9,29 +9,41 @@ import (
 	"time"
 )
 
-// Starved measures from now on how long the machine keeps one of the cluster's processes,
-// or the test's own, waiting for a core: the most of any of them, over all its threads.
-// It is to be added to a bound of time, which is then one of the nodes and not of the
-// machine. The bounds of make soak are for a machine that does nothing else, and hold as
-// they are.
-func (c *Cluster) Starved() (so func() time.Duration) {
+// mostStarved bounds what a bound of time is widened by: threads that wait for a core at
+// the same time count each, and a test has to end.
+const mostStarved = time.Minute
+
+// Starved measures from now on how long the machine keeps one of the nodes' processes, or
+// the test's own, waiting for a core: the most of any of them, over all its threads. It is
+// to be added to a bound of time, which is then one of the nodes and not of the machine.
+// The bounds of make soak are for a machine that does nothing else, and hold as they are.
+func Starved(nodes ...*Node) (so func() time.Duration) {
 	if Soak() {
 		return func() time.Duration { return 0 }
 	}
-	before := c.runDelays()
+	before := runDelays(nodes)
 	return func() (most time.Duration) {
-		for pid, delay := range c.runDelays() {
+		for pid, delay := range runDelays(nodes) {
 			most = max(most, delay-before[pid]) // all of a process that began meanwhile
 		}
-		return most
+		return min(most, mostStarved)
 	}
 }
 
-func (c *Cluster) runDelays() map[int]time.Duration {
-	all := map[int]time.Duration{os.Getpid(): runDelay(os.Getpid())}
+// Starved is Starved for all nodes of the cluster.
+func (c *Cluster) Starved() (so func() time.Duration) {
+	var nodes []*Node
 	for _, m := range c.Members {
-		if m.Running() {
-			all[m.Pid()] = runDelay(m.Pid())
+		nodes = append(nodes, m.Node)
+	}
+	return Starved(nodes...)
+}
+
+func runDelays(nodes []*Node) map[int]time.Duration {
+	all := map[int]time.Duration{os.Getpid(): runDelay(os.Getpid())}
+	for _, n := range nodes {
+		if n.Running() {
+			all[n.Pid()] = runDelay(n.Pid())
 		}
 	}
 	return all

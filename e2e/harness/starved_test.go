@@ -10,8 +10,7 @@ import (
 // TestAProcessThatHasNoCoreIsStarved has this process ask for more cores than there are.
 func TestAProcessThatHasNoCoreIsStarved(t *testing.T) {
 	t.Setenv("TEST_TIDEWIRE_SOAK", "")
-	c := &Cluster{t: t}
-	starved := c.Starved()
+	starved := Starved()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	over := make(chan struct{})
 	var busy sync.WaitGroup
@@ -30,7 +29,7 @@ func TestAProcessThatHasNoCoreIsStarved(t *testing.T) {
 	close(over)
 	busy.Wait()
 	t.Setenv("TEST_TIDEWIRE_SOAK", "1")
-	if d := c.Starved()(); d != 0 {
+	if d := Starved()(); d != 0 {
 		t.Errorf("a soak gives %s away", d)
 	}
 }
