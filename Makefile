@@ -33,8 +33,9 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology)|cmd/tidewire/internal/capacity)$$
-# Real processes: they run the built binary.
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology))$$
+# Real processes: they run the built binary. Most of their tests wait most of the time,
+# so more of them run at a time than there are cores; those that do not take turns.
 E2E   := ^tidewire/e2e(/|$$)
 
 pure_packages = $$($(GO) list ./... | grep -E '$(PURE)')
@@ -94,6 +95,12 @@ race: ## tests of everything else but e2e, with the race detector
 	$(GO) test -race -timeout 10m $(TESTFLAGS) $(race_packages)
 	$(GO) test -race -tags faults -run Proxy -timeout 1m $(TESTFLAGS) ./internal/rpc
 	$(GO) test -run OneAnothersAddresses -timeout 2m $(TESTFLAGS) ./coordinator
+
+.PHONY: e2e
+e2e: build ## tests with real processes, against ./bin/tidewire
+	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
+		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 8 $(TESTFLAGS) ./e2e/...; \
+	fi
 
 # What the lock file names, and nothing else; npm keeps a copy of it there.
 SDK_MODULES := sdk-js/node_modules/.package-lock.json
