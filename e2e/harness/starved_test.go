@@ -3,6 +3,7 @@ package harness
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -12,21 +13,17 @@ func TestAProcessThatHasNoCoreIsStarved(t *testing.T) {
 	t.Setenv("TEST_TIDEWIRE_SOAK", "")
 	starved := Starved()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
-	over := make(chan struct{})
+	var over atomic.Bool
 	var busy sync.WaitGroup
 	for range 4 * runtime.NumCPU() {
 		busy.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
+			for !over.Load() {
+				runtime.Gosched()
 			}
 		})
 	}
 	Await(t, startTimeout, "it has waited for a core", func() bool { return starved() > 100*time.Millisecond })
-	close(over)
+	over.Store(true)
 	busy.Wait()
 	t.Setenv("TEST_TIDEWIRE_SOAK", "1")
 	if d := Starved()(); d != 0 {
