@@ -73,7 +73,8 @@ func TestGatewaysWithoutCoordinators(t *testing.T) {
 	gateways := c.With("gateway")
 	alone := gateways[0]
 	for _, m := range gateways {
-		if list, raw, err := client.New(m.URL).TryAlerts(t.Context()); err != nil || len(list) > 0 {
+		list, raw, err := client.New(m.URL).TryAlerts(t.Context())
+		if err != nil || slices.ContainsFunc(list, func(a client.Alert) bool { return a.State == "firing" }) { // what is over by now was the start
 			t.Errorf("%s: all is well, and it tells of %s (%v)", m.Name, raw, err)
 		}
 	}

@@ -35,7 +35,7 @@ func abandon(ctx context.Context, addr, topic, name string, n int, timeout time.
 		if err != nil {
 			return err
 		}
-		if f.Op != "accepted" && f.Code != "reply-timeout" {
+		if f.Op != "accepted" && f.Code != "reply-timeout" && f.Code != "unknown-outcome" { // its time was over before its leader had answered
 			return fmt.Errorf("a request is answered %s", f.Raw)
 		}
 		heard[f.ID] = true
