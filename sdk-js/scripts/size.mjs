@@ -7,7 +7,7 @@ process.chdir(fileURLToPath(new URL("..", import.meta.url)));
 
 const budgets = [
   { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8.75 * 1024 },
-  { name: "everything", code: 'export * from "./src/full.js"', bytes: 13.25 * 1024 },
+  { name: "everything", code: 'export * from "./src/full.js"', bytes: 14.25 * 1024 },
 ];
 
 let over = false;

@@ -1,16 +1,21 @@
-// Runs the tests of a folder (all by default) with Node's own runner. They are
-// TypeScript, so each is bundled first.
+// Runs the tests of a folder (all by default), or of one file, with Node's own
+// runner. They are TypeScript, so each is bundled first.
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)));
 
-const [folder = "test", ...flags] = process.argv.slice(2);
-const files = readdirSync(folder, { recursive: true })
-  .filter((name) => name.endsWith(".test.ts"))
-  .map((name) => `${folder}/${name}`);
+const [what = "test", ...flags] = process.argv.slice(2);
+const isFile = what.endsWith(".test.ts");
+const folder = isFile ? dirname(what) : what;
+const files = isFile
+  ? [what]
+  : readdirSync(folder, { recursive: true })
+      .filter((name) => name.endsWith(".test.ts"))
+      .map((name) => `${folder}/${name}`);
 const outdir = `build/${folder}`;
 rmSync(outdir, { recursive: true, force: true });
 buildSync({

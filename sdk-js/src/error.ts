@@ -14,7 +14,7 @@ export interface Problem {
 /**
  * Match on `code`, never on text. The server's codes are those of its protocol; the
  * client's own are `timeout` (nothing was kept), `offline` (nor now), `closed`,
- * `network` and `handler`.
+ * `network`, `handler`, and `responder` (whoever answered a request says that it failed).
  */
 export class TidewireError extends Error {
   override readonly name = "TidewireError";

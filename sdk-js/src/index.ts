@@ -4,6 +4,7 @@ export type { Feature, FeatureMethods, FeatureName } from "./client/feature.js";
 export { type Problem, TidewireError } from "./error.js";
 export { history } from "./features/history.js";
 export { poll } from "./features/poll.js";
+export { requests } from "./features/requests.js";
 export { sse } from "./features/sse.js";
 export { worker } from "./features/worker.js";
 export type * from "./types.js";

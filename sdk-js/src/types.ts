@@ -89,6 +89,46 @@ export interface WorkerMethods<T extends TopicMap> {
   ): Worker;
 }
 
+/** Added by `requests()`. */
+export interface RequestMethods<T extends TopicMap> {
+  /**
+   * Asks whoever responds to the topic, and resolves to the reply. It is one request however
+   * often the connection is lost meanwhile. Rejects with `no-responders` at once where nobody
+   * responds, `reply-timeout` where no reply came in time, and `responder` where the answer is
+   * that it failed: then `status` is the responder's, and `problem` what it said.
+   */
+  request<R = unknown>(topic: TopicOf<T>, value: unknown, opts?: RequestOptions): Promise<R>;
+  /**
+   * A member of a group that answers a topic's requests. What the handler returns is the reply;
+   * what it throws is the reply of a failure, with the `status` (500) and `code` that it has.
+   */
+  respond<N extends TopicOf<T>, Q = ValueOf<T, N>>(
+    topic: N,
+    handler: (value: Q, request: WorkItem<Q>) => unknown,
+    opts?: RespondOptions,
+  ): Worker;
+}
+
+export interface RequestOptions {
+  key?: string;
+  headers?: Record<string, string>;
+  contentType?: string;
+  /** How long the reply may take; 5 s. At most the topic's idempotency window. */
+  timeoutMs?: number;
+  /** A request that has it already is the same one, and its reply is collected. Drawn if not given. */
+  correlationId?: string;
+  signal?: AbortSignal;
+}
+
+/** A group that is missing is made: shared, and from now on. */
+export interface RespondOptions {
+  /** Its members share the requests. `responders`. */
+  group?: string;
+  /** Requests worked on at once, of each key one. 1. */
+  concurrency?: number;
+  signal?: AbortSignal;
+}
+
 export interface ClientEvents {
   state: {
     state: ConnectionState;

@@ -22,7 +22,8 @@ export interface Part {
 }
 
 type Unnumbered<F> = F extends { id: number } ? Omit<F, "id"> : never;
-export type Question = [frame: Unnumbered<ClientFrame>, answer: (frame: ServerFrame) => void];
+export type Asked = Unnumbered<ClientFrame>;
+export type Question = [frame: Asked, answer: (frame: ServerFrame) => void];
 
 export interface Connection {
   readonly state: ConnectionState;
@@ -201,7 +202,7 @@ export function connection(options: ConnectionOptions): Connection {
     heard = true;
     const answer = answers.get(frame.id!);
     if (answer) {
-      answers.delete(frame.id!);
+      if (frame.op !== "accepted") answers.delete(frame.id!); // what it announces has the same id
       answer(frame);
     } else if (frame.op === "closing") retryAfterMs = milliseconds(frame.retry_after);
     else if (frame.sub) for (const part of parts) part.push?.(frame);

@@ -1,5 +1,5 @@
 import type { Transport } from "../transport/transport.js";
-import type { HistoryMethods, TopicMap, WorkerMethods } from "../types.js";
+import type { HistoryMethods, RequestMethods, TopicMap, WorkerMethods } from "../types.js";
 import type { Clock } from "./clock.js";
 import type { Connection } from "./connection.js";
 import type { CatchUp } from "./subscription.js";
@@ -23,6 +23,7 @@ export interface Core {
 export interface FeatureMethods<T extends TopicMap> {
   history: HistoryMethods<T>;
   worker: WorkerMethods<T>;
+  requests: RequestMethods<T>;
   transport: unknown;
 }
 export type FeatureName = keyof FeatureMethods<TopicMap>;

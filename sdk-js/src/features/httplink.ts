@@ -151,7 +151,9 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
       case "credit":
         return streams.get(frame.sub)?.add(frame.add);
       case "join":
-        return void emit({ op: "error", id: frame.id, code: "network", detail: "groups need a WebSocket" });
+      case "request":
+      case "reply":
+        return void emit({ op: "error", id: frame.id, code: "network", detail: `a ${frame.op} needs a WebSocket` });
       case "unsubscribe":
         streams.get(frame.sub)?.stop();
         streams.delete(frame.sub);

@@ -13,6 +13,8 @@ export interface Item extends InHand {
   readonly place: string;
   readonly lease: Lease;
   readonly work: WorkItem;
+  /** As it came. */
+  readonly wire: WireMessage;
   /** The membership that it came by last. */
   sub: string;
   /** What was said of it. */
@@ -52,6 +54,6 @@ export function newItem(
     reject: (reason) => settle({ op: "reject", reason }),
     extend: async () => extend(),
   };
-  const item: Item = { key: m.key ?? undefined, phase: "waiting", place: placeOf(m), lease, work, sub };
+  const item: Item = { key: m.key ?? undefined, phase: "waiting", place: placeOf(m), lease, work, wire: m, sub };
   return item;
 }

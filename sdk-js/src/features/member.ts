@@ -19,8 +19,9 @@ export function joined(
   { connection, clock, closers }: Core,
   group: string,
   topic: string,
-  handler: (item: WorkItem<never>) => unknown,
+  handler: (item: WorkItem<never>, wire: WireMessage) => unknown,
   { concurrency = 1, onError, signal, ...given }: WorkerOptions,
+  missing: object = { mode: "exclusive" }, // what a group that is not there is made with: any setting makes it
 ): Worker {
   const events = emitter<WorkerEvents>();
   const items = new Map<string, Item>(); // by place
@@ -60,7 +61,7 @@ export function joined(
   function refused(error: TidewireError): void {
     forget();
     if (error.code === "group-not-found" && !settings) {
-      settings = { mode: "exclusive" }; // any setting makes the group
+      settings = missing;
       join();
     } else if (error.retryable || error.code === "fenced") {
       later(error.retryAfterMs ?? fullJitter(failures++, retryMinMs, retryMaxMs, clock.random()), join);
@@ -183,7 +184,7 @@ export function joined(
     const { work } = item;
     let settle = () => work.ack();
     try {
-      await handler(work as WorkItem<never>);
+      await handler(work as WorkItem<never>, item.wire);
     } catch (thrown) {
       const verdict = judge(thrown, work);
       const reason = asError(thrown, "handler").message.slice(0, 500);

@@ -8,7 +8,7 @@ export function worker(): Feature<"worker"> {
     install: (core: Core) => ({
       worker(group, topic, handler, opts = {}) {
         core.admit();
-        return joined(core, group, topic, handler, opts);
+        return joined(core, group, topic, (item) => handler(item), opts);
       },
     }),
   };

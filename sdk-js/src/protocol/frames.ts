@@ -35,6 +35,10 @@ export interface ServerFrame extends Partial<WireGap> {
   member?: string;
   partitions?: number[];
   stale?: Array<{ partition: number; offset: number; reason: string }>;
+  // reply
+  status?: number;
+  value?: unknown;
+  value_base64?: string;
   // metadata, authorized
   layout?: Layout;
   expires?: string;
@@ -68,6 +72,25 @@ export interface SubscribeFrame extends Place {
   credit: number;
 }
 
+/** Asks whoever responds to a topic. `timeout` is what is left of it. */
+export interface RequestFrame {
+  op: "request";
+  id: number;
+  topic: string;
+  correlation: string;
+  timeout: string;
+  body: string;
+}
+
+export interface ReplyFrame {
+  op: "reply";
+  id: number;
+  to: string;
+  /** 400 to 599: the request failed. */
+  status?: number;
+  body: string;
+}
+
 /** What becomes of a leased record. */
 export interface SettleFrame {
   op: "ack" | "nack" | "reject" | "extend";
@@ -82,6 +105,8 @@ export interface SettleFrame {
 export type ClientFrame =
   | PublishFrame
   | SettleFrame
+  | RequestFrame
+  | ReplyFrame
   | { op: "join"; id: number; topic: string; group: string; member?: string; credit: number }
   | { op: "leave"; id: number; sub: string }
   | SubscribeFrame
@@ -96,7 +121,7 @@ export type ClientFrame =
  * the place where a line breaks.
  */
 export function lineOf(frame: ClientFrame): string {
-  if (frame.op !== "publish") return JSON.stringify(frame);
+  if (!("body" in frame)) return JSON.stringify(frame);
   const { body, ...head } = frame;
   return `${JSON.stringify(head).slice(0, -1)},${body}}`;
 }

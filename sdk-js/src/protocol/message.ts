@@ -15,7 +15,12 @@ export interface WireMessage {
   // of a group's member
   delivery?: number;
   lease_ms?: number;
+  lease_until?: string;
 }
+
+/** The value of a message or reply. */
+export const readValue = ({ value, value_base64 }: Pick<WireMessage, "value" | "value_base64">): unknown =>
+  value_base64 === undefined ? value : fromBase64(value_base64);
 
 export const toMessage = (m: WireMessage): Message => ({
   topic: m.topic,
@@ -25,5 +30,5 @@ export const toMessage = (m: WireMessage): Message => ({
   key: m.key ?? undefined,
   contentType: m.content_type,
   headers: m.headers,
-  value: m.value_base64 === undefined ? m.value : fromBase64(m.value_base64),
+  value: readValue(m),
 });

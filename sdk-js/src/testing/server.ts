@@ -135,7 +135,7 @@ export function fakeServer(clock: FakeClock): FakeServer {
           return [];
         }
       }
-      if (!("topic" in frame) || frame.op === "join") return []; // groups are a script's
+      if (!("topic" in frame) || frame.op === "join" || frame.op === "request") return []; // groups are a script's
       const topic = topics.get(frame.topic);
       if (!topic) return [{ op: "error", id, code: "topic-not-found", detail: `there is no topic ${frame.topic}` }];
       if (frame.op === "metadata") return [{ op: "metadata", id, topic: frame.topic, layout: topic.layout }];

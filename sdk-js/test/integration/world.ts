@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { type Clock, systemClock } from "../../src/client/clock.js";
 import type { Feature } from "../../src/client/feature.js";
-import { createClient, history, poll, sse, worker } from "../../src/index.js";
+import { createClient, history, poll, requests, sse, worker } from "../../src/index.js";
 import type { ClientOptions, TransportName } from "../../src/types.js";
 import { deadAddress, type TestNode, WebSocket } from "./node.js";
 
@@ -18,7 +18,9 @@ export async function clientOf(t: TestContext, node: TestNode, options: Options 
     WebSocket: sockets,
     clock,
     ...options,
-    use: [...others, history(), worker()] as Array<Feature<"transport" | "history" | "worker">>,
+    use: [...others, history(), worker(), requests()] as Array<
+      Feature<"transport" | "history" | "worker" | "requests">
+    >,
   });
   const unheard: unknown[] = [];
   const hear = (reason: unknown) => void unheard.push(reason);
