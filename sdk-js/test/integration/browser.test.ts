@@ -1,20 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildSync } from "esbuild";
 import { openPage } from "./chromium.js";
 import { sharedNode } from "./node.js";
+import { browserSdk } from "./page.js";
 
 const node = sharedNode();
-
-const sdk = () =>
-  buildSync({
-    entryPoints: ["src/index.ts"],
-    bundle: true,
-    write: false,
-    format: "iife",
-    globalName: "tidewire",
-    target: "es2022",
-  }).outputFiles[0]!.text;
 
 // What runs in the page: it publishes and reads by one transport, and says what it saw.
 const visit = `async (transport, url, topic) => {
@@ -40,7 +30,7 @@ test("a browser publishes, reads and stores its cursors by every transport", { t
   const page = await openPage(t, node.url);
   if (!page) return;
   // The page's own rules about scripts stand: the code comes over the debugger.
-  await page.evaluate(`${sdk()}; globalThis.tidewire = tidewire; 0`);
+  await page.evaluate(browserSdk());
   for (const transport of ["websocket", "sse", "poll"]) {
     await node.createTopic(`orders-${transport}`, { partitions: 2 });
     const call = `(${visit})("${transport}", "${node.url}", "orders-${transport}")`;

@@ -13,17 +13,31 @@ const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/goog
 export interface Page {
   /** The value of an expression, which may be a promise. */
   evaluate<V>(expression: string): Promise<V>;
+  /** Closes it as its user does. */
+  close(): Promise<void>;
+  /** Its process is killed. */
+  crash(): Promise<void>;
+}
+
+/** A browser whose pages share what those of one user do. */
+export interface Browser {
+  open(url: string): Promise<Page>;
 }
 
 interface Answer {
   id?: number;
   method?: string;
+  sessionId?: string;
   result: { sessionId: string; targetId: string; result: { value: never }; exceptionDetails?: unknown };
   error?: { message: string };
 }
 
-/** Opens a page; undefined, and the test skipped aloud, where there is no browser. */
-export async function openPage(t: TestContext, url: string): Promise<Page | undefined> {
+/** Opens a page in a browser of its own; undefined, and the test skipped aloud, where there is no browser. */
+export const openPage = async (t: TestContext, url: string): Promise<Page | undefined> =>
+  (await openBrowser(t))?.open(url);
+
+/** Starts a browser; undefined, and the test skipped aloud, where there is none. */
+export async function openBrowser(t: TestContext): Promise<Browser | undefined> {
   const binary = places.find(existsSync);
   if (!binary) return void t.skip("NOT TESTED: chromium is missing");
   const profile = mkdtempSync(join(tmpdir(), "tidewire-sdk-browser-"));
@@ -43,16 +57,18 @@ export async function openPage(t: TestContext, url: string): Promise<Page | unde
     address = line.split("DevTools listening on ")[1] ?? "";
     if (address) break;
   }
+  browser.stderr.resume(); // what nobody reads would stop it
   const socket = new WebSocket(address);
   await once(socket, "open");
   t.after(() => socket.terminate());
   const waiting = new Map<number, (answer: Answer) => void>();
+  const events = new Map<string, () => void>(); // by session and method
   socket.on("message", (data) => {
     const answer = JSON.parse(String(data)) as Answer;
     waiting.get(answer.id!)?.(answer);
-    if (answer.method === "Page.loadEventFired") loaded();
+    waiting.delete(answer.id!);
+    events.get(`${answer.sessionId} ${answer.method}`)?.();
   });
-  let loaded = () => {};
   let id = 0;
   const call = async (method: string, params: object, sessionId?: string) => {
     const mine = ++id;
@@ -61,18 +77,31 @@ export async function openPage(t: TestContext, url: string): Promise<Page | unde
     if (error || result.exceptionDetails) throw new Error(JSON.stringify(error ?? result.exceptionDetails));
     return result;
   };
-  const { targetId } = await call("Target.createTarget", { url: "about:blank" });
-  const { sessionId } = await call("Target.attachToTarget", { targetId, flatten: true });
-  await call("Page.enable", {}, sessionId);
-  const there = new Promise<void>((resolve) => {
-    loaded = resolve;
-  });
-  await call("Page.navigate", { url }, sessionId);
-  await there;
   return {
-    async evaluate(expression) {
-      const params = { expression, awaitPromise: true, returnByValue: true };
-      return (await call("Runtime.evaluate", params, sessionId)).result.value;
+    async open(url) {
+      const { targetId } = await call("Target.createTarget", { url: "about:blank" });
+      const { sessionId } = await call("Target.attachToTarget", { targetId, flatten: true });
+      const happened = (method: string) =>
+        new Promise<void>((resolve) => events.set(`${sessionId} ${method}`, resolve));
+      await call("Page.enable", {}, sessionId);
+      const there = happened("Page.loadEventFired");
+      await call("Page.navigate", { url }, sessionId);
+      await there;
+      return {
+        async evaluate(expression) {
+          const params = { expression, awaitPromise: true, returnByValue: true };
+          return (await call("Runtime.evaluate", params, sessionId)).result.value;
+        },
+        async close() {
+          await call("Page.close", {}, sessionId);
+        },
+        async crash() {
+          const crashed = happened("Inspector.targetCrashed");
+          await call("Inspector.enable", {}, sessionId);
+          call("Page.crash", {}, sessionId).catch(() => {}); // nobody is left to answer it
+          await crashed;
+        },
+      };
     },
   };
 }

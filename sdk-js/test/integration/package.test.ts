@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { test } from "node:test";
 
-const entries = { tidewire: "createClient", "tidewire/full": "createClient", "tidewire/testing": "fakeServer" };
+const entries = {
+  tidewire: "createClient",
+  "tidewire/full": "createClient",
+  "tidewire/react": "useSubscription",
+  "tidewire/testing": "fakeServer",
+};
 
 for (const [entry, name] of Object.entries(entries)) {
   test(`what is built of ${entry} loads, as ESM and as CommonJS`, async () => {
