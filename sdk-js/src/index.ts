@@ -6,6 +6,7 @@ export { history } from "./features/history.js";
 export { poll } from "./features/poll.js";
 export { requests } from "./features/requests.js";
 export { sse } from "./features/sse.js";
+export { type SharedTabsOptions, sharedTabs } from "./features/tabs.js";
 export { worker } from "./features/worker.js";
 export type * from "./types.js";
 export { webStorage } from "./webstorage.js";

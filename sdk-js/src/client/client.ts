@@ -37,7 +37,10 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   };
   const { WebSocket = globalThis.WebSocket } = options;
   const further = (use as readonly Feature[]).flatMap(({ transport }) => transport ?? []);
-  const transports = WebSocket ? [websocket, ...further] : further;
+  const link = { ...calls, WebSocket };
+  const sharing = { key: [...bases].sort().join(), link, signal: life.signal };
+  const wrapped = (use as readonly Feature[]).reduce((t, feature) => feature.wrap?.(t, sharing) ?? t, websocket);
+  const transports = WebSocket ? [wrapped, ...further] : further;
   if (!transports.length) throw new TypeError("there is no WebSocket here: give one in the options");
   const conn = connection({
     transports,
@@ -51,7 +54,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
     tokens: caller,
     events,
-    link: { ...calls, WebSocket },
+    link,
     base: () => bases[base]!,
     nextBase() {
       base = (base + 1) % bases.length;

@@ -1,4 +1,4 @@
-import type { Transport } from "../transport/transport.js";
+import type { LinkOptions, Transport } from "../transport/transport.js";
 import type { HistoryMethods, RequestMethods, TopicMap, WorkerMethods } from "../types.js";
 import type { Clock } from "./clock.js";
 import type { Connection } from "./connection.js";
@@ -19,6 +19,15 @@ export interface Core {
   readonly closers: Set<() => Promise<unknown>>;
 }
 
+/** What a wrapped transport is told of its client. */
+export interface Sharing {
+  /** Clients that may share something with it have the same one. */
+  readonly key: string;
+  readonly link: Omit<LinkOptions, "url">;
+  /** The end of the client. */
+  readonly signal: AbortSignal;
+}
+
 /** The methods that features add to a client, by the feature's name. */
 export interface FeatureMethods<T extends TopicMap> {
   history: HistoryMethods<T>;
@@ -33,6 +42,8 @@ export interface Feature<N extends FeatureName = FeatureName> {
   readonly name: N;
   /** Another way to the server, tried after those before it. */
   readonly transport?: Transport;
+  /** Makes another way to the server of the WebSocket. */
+  wrap?(websocket: Transport, sharing: Sharing): Transport;
   install?(core: Core): FeatureMethods<Record<string, never>>[N];
 }
 

@@ -209,20 +209,26 @@ export function joined(
   }
 
   async function drain(drainMs: number): Promise<void> {
-    dropWaiting();
-    if (items.size) {
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(drainMs, resolve);
-        idle = () => {
+    const deadline = clock.now() + drainMs;
+    /** Waits until what it hands over is called, and no longer than there is time. */
+    const patiently = (begin: (done: () => void) => void) =>
+      new Promise<void>((resolve) => {
+        const cancel = clock.after(deadline - clock.now(), resolve);
+        begin(() => {
           cancel();
           resolve();
-        };
+        });
+      });
+    dropWaiting();
+    if (items.size) {
+      await patiently((done) => {
+        idle = done;
       });
     }
     if (sub) {
-      await new Promise<void>((resolve) => {
-        left = resolve;
-        connection.ask([[{ op: "leave", sub: sub! }, () => resolve()]]);
+      await patiently((done) => {
+        left = done;
+        connection.ask([[{ op: "leave", sub: sub! }, done]]);
       });
     }
     end(new TidewireError("closed", "the worker is stopped"));

@@ -17,6 +17,8 @@ export interface Page {
   close(): Promise<void>;
   /** Its process is killed. */
   crash(): Promise<void>;
+  /** Nothing runs in it any more, as in one that was in the background for long; or again. */
+  freeze(frozen: boolean): Promise<void>;
 }
 
 /** A browser whose pages share what those of one user do. */
@@ -42,7 +44,9 @@ export async function openBrowser(t: TestContext): Promise<Browser | undefined> 
   if (!binary) return void t.skip("NOT TESTED: chromium is missing");
   const profile = mkdtempSync(join(tmpdir(), "tidewire-sdk-browser-"));
   const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
-  const args = [...flags, `--user-data-dir=${profile}`, "--remote-debugging-port=0", "about:blank"];
+  // Pages in the background are not to be slower than others: a test that wants that freezes them.
+  const awake = ["--disable-renderer-backgrounding", "--disable-background-timer-throttling"];
+  const args = [...flags, ...awake, `--user-data-dir=${profile}`, "--remote-debugging-port=0", "about:blank"];
   // A browser is many processes; all of them end with their group.
   const browser = spawn(binary, args, { stdio: ["ignore", "ignore", "pipe"], detached: true });
   t.after(async () => {
@@ -94,6 +98,9 @@ export async function openBrowser(t: TestContext): Promise<Browser | undefined> 
         },
         async close() {
           await call("Page.close", {}, sessionId);
+        },
+        async freeze(frozen) {
+          await call("Page.setWebLifecycleState", { state: frozen ? "frozen" : "active" }, sessionId);
         },
         async crash() {
           const crashed = happened("Inspector.targetCrashed");

@@ -239,3 +239,17 @@ test("stop takes nothing new, waits for what is worked on, and no longer than to
   assert.equal(server.received.at(-1)!.op, "leave");
   await close();
 });
+
+test("stop does not wait for ever for a node that does not answer", async () => {
+  const silent = (frame: Incoming): ServerFrame[] | undefined => (frame.op === "leave" ? [] : undefined);
+  const { clock, client, server, close } = groupOf(() => [], silent);
+  const w = client.worker("billing", "jobs", () => {});
+  await clock.advance(20);
+  const stopped = watch(w.stop({ drainMs: 1000 }));
+  await clock.advance(999);
+  assert.equal(server.received.at(-1)!.op, "leave");
+  assert.equal(stopped.done, false);
+  await clock.advance(2);
+  assert.equal(stopped.done, true);
+  await close();
+});
