@@ -7,7 +7,7 @@ process.chdir(fileURLToPath(new URL("..", import.meta.url)));
 
 const budgets = [
   { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8.8 * 1024 },
-  { name: "everything", code: 'export * from "./src/full.js"', bytes: 16 * 1024 },
+  { name: "everything", code: 'export * from "./src/full.js"', bytes: 16.1 * 1024 },
   { name: "react", code: 'export * from "./src/react.js"', bytes: 1024 },
 ];
 

@@ -7,24 +7,45 @@ export interface HttpCall {
   headers?: Record<string, string>;
   body?: string;
   signal?: AbortSignal;
+  /** The answer is a stream: only its beginning is waited for. */
+  stream?: boolean;
 }
 
 /** Calls the node, as the caller, and throws what it refuses. */
 export type Http = (path: string, call?: HttpCall) => Promise<Response>;
 
+/** How long an answer may take: a line that carries nothing any more does not say so. Polls wait for less. */
+const answerMs = 60_000;
+
 export function http({ base, tokens, fetch, clock }: Pick<Core, "base" | "tokens" | "fetch" | "clock">): Http {
-  const once = async (path: string, { method, query, headers, body, signal }: HttpCall) => {
+  const once = async (path: string, { method, query, headers, body, signal, stream }: HttpCall) => {
     const url = new URL(base() + path);
     for (const [name, value] of Object.entries(query ?? {})) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
     const token = await tokens.get();
     const authorization = token && { Authorization: `Bearer ${token}` };
+    signal?.throwIfAborted();
+    const control = new AbortController();
+    const cancel = clock.after(answerMs, () => control.abort());
+    const abort = () => {
+      cancel();
+      control.abort(signal!.reason);
+    };
+    signal?.addEventListener("abort", abort);
+    const init = { method, body, signal: control.signal, cache: "no-store" } as const;
+    let done = false;
     try {
-      return await fetch(url, { method, body, signal, cache: "no-store", headers: { ...headers, ...authorization } });
+      const answer = await fetch(url, { ...init, headers: { ...headers, ...authorization } });
+      done = !stream;
+      return stream && answer.ok ? answer : new Response((await answer.text()) || null, answer);
     } catch (thrown) {
+      done = true;
       signal?.throwIfAborted();
       throw new TidewireError("network", `${url.origin} cannot be reached`, { cause: thrown });
+    } finally {
+      cancel();
+      if (done) signal?.removeEventListener("abort", abort);
     }
   };
   return async (path, call = {}) => {

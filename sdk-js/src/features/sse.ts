@@ -35,6 +35,7 @@ async function readOnce(stream: Stream, http: Http, clock: Clock): Promise<void>
     query: { ...stream.filter, ...place, after: afterText(after) },
     headers: { Accept: "text/event-stream" },
     signal: stream.signal,
+    stream: true,
   });
   const reader = answer.body!.getReader();
   const parse = eventParser();

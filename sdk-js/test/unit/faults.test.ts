@@ -92,6 +92,53 @@ const heldBack: Feature<"transport"> = {
   },
 };
 
+for (const transport of [sse(), poll()]) {
+  const { name } = transport.transport!;
+  test(`over ${name} a call that nobody answers any more is made again, and its record is kept once`, async (t) => {
+    const s = stage(t, { use: [silencing(transport, /orders/)] });
+    const orders = s.server.topic("orders");
+    s.server.topic("others");
+    s.server.down({ sockets: true });
+    // What another subscription hears all the time says nothing of this call.
+    const others = gather(s.client.subscribe("others"));
+    const seen = gather(s.client.subscribe("orders", { from: "earliest" }));
+    const published = watch(s.client.publish("orders", 1, { timeoutMs: 600_000 }));
+    for (let i = 0; i < 100; i++) {
+      void s.client.publish("others", i);
+      await s.clock.advance(2000);
+    }
+    assert.equal(published.value!.offset, 0);
+    assert.equal(orders.records.length, 1);
+    assert.deepEqual(seen.values, [1]);
+    assert.equal(others.values.length, 100);
+  });
+}
+
+/** The first call of each kind that fits arrives, and its answer does not. */
+function silencing(transport: Feature<"transport">, fits: RegExp): Feature<"transport"> {
+  const { name, open } = transport.transport!;
+  const silenced = new Set<string>();
+  return {
+    name: "transport",
+    transport: {
+      name,
+      open(options, events) {
+        const fetch: typeof globalThis.fetch = async (input, init) => {
+          const kind = `${init?.method} ${String(input).replace(/\?.*/, "")}`;
+          const answer = await options.fetch(input, init);
+          if (!fits.test(kind) || kind.includes("metadata") || silenced.has(kind)) return answer;
+          silenced.add(kind);
+          await answer.body?.cancel();
+          return new Promise((_, reject) =>
+            init!.signal!.addEventListener("abort", () => reject(init!.signal!.reason)),
+          );
+        };
+        return open({ ...options, fetch }, events);
+      },
+    },
+  };
+}
+
 test("without a WebSocket the next transport is used, and without any that is said at once", async (t) => {
   const none = null as unknown as typeof WebSocket;
   assert.throws(() => createClient({ url: "http://fake", WebSocket: none }), TypeError);
