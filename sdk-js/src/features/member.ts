@@ -206,6 +206,7 @@ export function joined(
     leavePart();
     closers.delete(stop);
     signal?.removeEventListener("abort", abort);
+    globalThis.removeEventListener?.("pagehide", hide);
   }
 
   async function drain(drainMs: number): Promise<void> {
@@ -245,6 +246,10 @@ export function joined(
     return stopping;
   };
   const abort = () => void stop();
+  /** A page that goes for good has no time to stop: its part is for others at once. */
+  const hide = (e: Event) => {
+    if (sub && !(e as PageTransitionEvent).persisted) connection.ask([[{ op: "leave", sub }, () => {}]]);
+  };
   const leavePart = connection.join({
     up: join,
     down: forget,
@@ -253,6 +258,7 @@ export function joined(
   });
   closers.add(stop);
   signal?.addEventListener("abort", abort);
+  globalThis.addEventListener?.("pagehide", hide);
   if (signal?.aborted) void stop();
   connection.want();
   join();

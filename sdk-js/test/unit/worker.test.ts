@@ -253,3 +253,27 @@ test("stop does not wait for ever for a node that does not answer", async () => 
   assert.equal(stopped.done, true);
   await close();
 });
+
+test("a page that goes for good leaves the group, one that may come back does not", async () => {
+  const page = new EventTarget();
+  Object.assign(globalThis, {
+    addEventListener: page.addEventListener.bind(page),
+    removeEventListener: page.removeEventListener.bind(page),
+  });
+  try {
+    const { clock, client, server, close } = groupOf(() => []);
+    client.worker("billing", "jobs", () => {});
+    await clock.advance(20);
+    const hide = async (persisted: boolean) => {
+      page.dispatchEvent(Object.assign(new Event("pagehide"), { persisted }));
+      await clock.advance(20);
+      return server.received.filter((f) => f.op === "leave").length;
+    };
+    assert.equal(await hide(true), 0);
+    assert.equal(await hide(false), 1);
+    await close();
+    await hide(false);
+  } finally {
+    for (const name of ["addEventListener", "removeEventListener"]) Reflect.deleteProperty(globalThis, name);
+  }
+});
