@@ -88,6 +88,8 @@ export function fakeServer(clock: FakeClock): FakeServer {
       if (!open) return;
       open = false;
       deliveries.delete(push);
+      receivers.delete(peer);
+      leavers.delete(peer);
       clock.after(latencyMs, () => peer.closed(code, reason));
     };
     const connection: FakeConnection = {

@@ -23,17 +23,22 @@ export interface TestNode {
 
 const binary = process.env.TEST_TIDEWIRE_BIN ?? "../bin/tidewire";
 
-export async function startNode(t: Pick<TestContext, "after">, args: string[] = []): Promise<TestNode> {
+const any = "127.0.0.1:0";
+
+export async function startNode(
+  t: Pick<TestContext, "after">,
+  args: string[] = [],
+  { rpc = any, raft = any, gossip = any } = {},
+): Promise<TestNode> {
   const dir = mkdtempSync(join(tmpdir(), "tidewire-sdk-"));
-  const port = await keepPort();
+  let http = any;
   let child: ChildProcess | undefined;
   let said = "";
 
   const node: TestNode = {
     url: `http://${port.address}`,
     async start() {
-      const any = "127.0.0.1:0";
-      const listeners = ["--http", port.address, "--rpc", any, "--raft", any, "--gossip", any];
+      const listeners = ["--http", http, "--rpc", rpc, "--raft", raft, "--gossip", gossip];
       const started = spawn(binary, ["serve", "--data", dir, ...listeners, ...args], {
         stdio: ["ignore", "pipe", "pipe"],
       });
@@ -75,6 +80,22 @@ export async function startNode(t: Pick<TestContext, "after">, args: string[] = 
   });
   await node.start();
   return node;
+}
+
+/** A cluster of three, each with a name: n1, n2, n3. */
+export async function startCluster(t: TestContext): Promise<TestNode[]> {
+  const addresses = await Promise.all(Array.from({ length: 9 }, deadAddress));
+  const [rpc, raft, gossip] = [0, 3, 6].map((i) => addresses.slice(i, i + 3).map((url) => new URL(url).host));
+  const join = gossip!.join();
+  return Promise.all(
+    [0, 1, 2].map((i) =>
+      startNode(t, ["--name", `n${i + 1}`, "--bootstrap-expect", "3", "--join", join], {
+        rpc: rpc![i],
+        raft: raft![i],
+        gossip: gossip![i],
+      }),
+    ),
+  );
 }
 
 /** One node for all tests of a file; topics keep them apart. */

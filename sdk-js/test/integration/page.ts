@@ -16,3 +16,27 @@ export const browserScript = (contents: string, globalName: string): string => {
 };
 
 export const browserSdk = (): string => browserScript('export * from "./src/index.js"', "tidewire");
+
+/** What runs in a page: it reads everything, and publishes when told to. */
+export const visitor = `
+  globalThis.seen = [];
+  globalThis.gaps = [];
+  globalThis.unheard = [];
+  addEventListener("unhandledrejection", (e) => unheard.push(String(e.reason)));
+  let look = () => {};
+  globalThis.begin = async (url, options) => {
+    globalThis.tide = tidewire.createClient({ url, reconnect: { minDelayMs: 20, maxDelayMs: 200 }, ...options });
+    const see = (m) => { seen.push(m.partition + ":" + m.offset); look(); };
+    const sub = tide.subscribe("orders", see, { from: "earliest" });
+    sub.on("gap", (gap) => gaps.push(gap));
+    await sub.ready();
+  };
+  globalThis.publish = async (tab, from, n) => {
+    const all = Array.from({ length: n }, (_, i) => tide.publish("orders", { tab, n: from + i }, { key: tab + i % 5 }));
+    await Promise.all(all);
+  };
+  globalThis.saw = (n) => new Promise((resolve) => {
+    look = () => seen.length >= n && resolve(seen.length);
+    look();
+  });
+  0`;

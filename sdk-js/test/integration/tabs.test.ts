@@ -3,34 +3,8 @@ import { test } from "node:test";
 import type { Message } from "../../src/types.js";
 import { openBrowser, type Page } from "./chromium.js";
 import { startNode } from "./node.js";
-import { browserSdk } from "./page.js";
+import { browserSdk, visitor } from "./page.js";
 import { clientOf } from "./world.js";
-
-// What runs in each tab: it reads everything, and publishes when told to.
-const visit = `
-  globalThis.seen = [];
-  globalThis.wait = () => {};
-  globalThis.unheard = [];
-  addEventListener("unhandledrejection", (e) => unheard.push(String(e.reason)));
-  globalThis.begin = async (url) => {
-    globalThis.tide = tidewire.createClient({
-      url, use: [tidewire.sharedTabs()], reconnect: { minDelayMs: 20, maxDelayMs: 200 },
-    });
-    const see = (m) => { seen.push(m.partition + ":" + m.offset); wait(); };
-    globalThis.sub = tide.subscribe("orders", see, { from: "earliest" });
-    globalThis.gaps = [];
-    sub.on("gap", (gap) => gaps.push(gap));
-    await sub.ready();
-  };
-  globalThis.publish = async (tab, from, n) => {
-    const all = Array.from({ length: n }, (_, i) => tide.publish("orders", { tab, n: from + i }, { key: tab + i % 5 }));
-    await Promise.all(all);
-  };
-  globalThis.saw = (n) => new Promise((resolve) => {
-    wait = () => seen.length >= n && resolve(seen.length);
-    wait();
-  });
-  0`;
 
 test("tabs share one connection, and go on without the one that had it", { timeout: 180_000 }, async (t) => {
   const node = await startNode(t);
@@ -41,8 +15,8 @@ test("tabs share one connection, and go on without the one that had it", { timeo
   const open = async () => {
     const page = await browser.open(node.url);
     await page.evaluate(sdk);
-    await page.evaluate(visit);
-    await page.evaluate(`begin("${node.url}")`);
+    await page.evaluate(visitor);
+    await page.evaluate(`begin("${node.url}", { use: [tidewire.sharedTabs()] })`);
     return page;
   };
   const connections = async () => {

@@ -9,15 +9,20 @@ import { deadAddress, type TestNode, WebSocket } from "./node.js";
 type Options = Partial<Omit<ClientOptions, "use">>;
 
 /** A client of a node by one transport alone, that in the end leaves nothing behind: no timer, and no promise that rejects unheard. */
-export async function clientOf(t: TestContext, node: TestNode, options: Options = {}, by: TransportName = "websocket") {
-  const { clock, pending } = countedClock();
+export async function clientOf(
+  t: TestContext,
+  node: Pick<TestNode, "url">,
+  options: Options = {},
+  by: TransportName = "websocket",
+) {
+  const { clock, pending } = countedClock(options.clock);
   const others = { websocket: [], sse: [sse()], poll: [poll()] }[by];
   const sockets = by === "websocket" ? WebSocket : await noWebSocket(t);
   const client = createClient({
     url: node.url,
     WebSocket: sockets,
-    clock,
     ...options,
+    clock,
     use: [...others, history(), worker(), requests()] as Array<
       Feature<"transport" | "history" | "worker" | "requests">
     >,
@@ -46,12 +51,12 @@ async function noWebSocket(t: TestContext): Promise<typeof WebSocket> {
   return Blocked as unknown as typeof WebSocket;
 }
 
-function countedClock(): { clock: Clock; pending(): number } {
+function countedClock(inner: Clock = systemClock): { clock: Clock; pending(): number } {
   let pending = 0;
   return {
     pending: () => pending,
     clock: {
-      ...systemClock,
+      ...inner,
       after(ms, fn) {
         pending++;
         let open = true;
@@ -59,7 +64,7 @@ function countedClock(): { clock: Clock; pending(): number } {
           if (open) pending--;
           open = false;
         };
-        const cancel = systemClock.after(ms, () => {
+        const cancel = inner.after(ms, () => {
           close();
           fn();
         });
@@ -90,6 +95,30 @@ export function counter(count: number): {
     hit() {
       n++;
       for (const w of waits) if (w.n === n) w.resolve();
+    },
+  };
+}
+
+/** Time that runs so many times faster, for what would take half a minute. It can be stopped, as a browser stops that of a page. */
+export function quickClock(times: number): Clock & { freeze(frozen: boolean): void } {
+  const start = Date.now();
+  let due: Array<() => void> | undefined;
+  return {
+    now: () => start + times * (Date.now() - start),
+    random: Math.random,
+    after(ms, fn) {
+      let open = true;
+      const run = () => open && fn();
+      const cancel = systemClock.after(ms / times, () => (due ? due.push(run) : run()));
+      return () => {
+        open = false;
+        cancel();
+      };
+    },
+    freeze(frozen) {
+      const late = due ?? [];
+      due = frozen ? [] : undefined;
+      for (const run of late) run();
     },
   };
 }
