@@ -6,9 +6,9 @@ import { buildSync } from "esbuild";
 process.chdir(fileURLToPath(new URL("..", import.meta.url)));
 
 const budgets = [
-  { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8.8 * 1024 },
-  { name: "everything", code: 'export * from "./src/full.js"', bytes: 16.1 * 1024 },
-  { name: "react", code: 'export * from "./src/react.js"', bytes: 1024 },
+  { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8950 },
+  { name: "everything", code: 'export * from "./src/full.js"', bytes: 16_384 },
+  { name: "react", code: 'export * from "./src/react.js"', bytes: 820 },
 ];
 
 let over = false;

@@ -18,11 +18,11 @@ export interface Problem {
  */
 export class TidewireError extends Error {
   override readonly name = "TidewireError";
-  readonly code: string;
-  readonly status?: number;
-  readonly retryable: boolean;
-  readonly retryAfterMs?: number;
-  readonly problem?: Problem;
+  declare readonly code: string;
+  declare readonly status?: number;
+  declare readonly retryable: boolean;
+  declare readonly retryAfterMs?: number;
+  declare readonly problem?: Problem;
 
   constructor(code: string, detail: string, more: { problem?: Problem; retryAfterMs?: number; cause?: unknown } = {}) {
     super(`${code}: ${detail}`, { cause: more.cause });

@@ -9,6 +9,7 @@ import type {
   Subscription,
   TopicMap,
 } from "../types.js";
+import { onAbort } from "./abort.js";
 import { systemClock } from "./clock.js";
 import { connection } from "./connection.js";
 import { emitter } from "./emitter.js";
@@ -87,16 +88,15 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
       signal?.throwIfAborted();
       const finish = (done: () => void) => {
         off();
-        signal?.removeEventListener("abort", abort);
+        unabort();
         done();
       };
       const look = () => {
         if (conn.state === "connected") finish(resolve);
         else if (conn.state === "failed" || conn.state === "closed") finish(() => reject(conn.failure));
       };
-      const abort = () => finish(() => reject(signal!.reason));
       const off = events.on("state", look);
-      signal?.addEventListener("abort", abort);
+      const unabort = onAbort(signal, () => finish(() => reject(signal!.reason)));
       conn.connect();
       look();
     });

@@ -2,6 +2,7 @@ import { TidewireError } from "../error.js";
 import { keyHash } from "../protocol/murmur3.js";
 import { encodeRecord } from "../protocol/record.js";
 import type { ClientOptions, Published, PublishOptions } from "../types.js";
+import { onAbort } from "./abort.js";
 import type { Clock } from "./clock.js";
 import type { Connection } from "./connection.js";
 import { outbox, type Sending } from "./outbox.js";
@@ -63,21 +64,20 @@ export function publisher(connection: Connection, clock: Clock, offline: ClientO
         };
         const finish = () => {
           cancel();
-          signal?.removeEventListener("abort", abort);
+          unabort();
           open.delete(r);
           if (!open.size) for (const wake of idle.splice(0)) wake();
         };
-        const abort = () => {
+        const unabort = onAbort(signal, () => {
           finish();
           reject(signal!.reason);
           out.abandon(topic, r);
-        };
+        });
         const cancel = clock.after(timeoutMs, () => {
           const code = mayBeKept(r) ? "unknown-outcome" : "timeout";
           r.settle((code === "timeout" && r.error) || new TidewireError(code, `no answer within ${timeoutMs} ms`));
           out.abandon(topic, r);
         });
-        signal?.addEventListener("abort", abort);
         open.add(r);
         connection.want();
         out.add(topic, r);

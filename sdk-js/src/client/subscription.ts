@@ -5,6 +5,7 @@ import type { ServerFrame, WireGap } from "../protocol/frames.js";
 import { toMessage } from "../protocol/message.js";
 import { type Place, placeOf, positionText } from "../protocol/position.js";
 import type { From, Handler, Message, SubscribeOptions, Subscription, SubscriptionEvents } from "../types.js";
+import { onAbort } from "./abort.js";
 import { emitter } from "./emitter.js";
 import { cursorKeeper } from "./keeper.js";
 import type { Subscriptions } from "./subscriptions.js";
@@ -182,15 +183,13 @@ export function subscription(
     if (error) inbox.items = unread; // all that came before it
     closed = true;
     failure = error;
-    signal?.removeEventListener("abort", off);
+    unabort();
     for (const w of waiting.splice(0)) w.reject(error ?? new TidewireError("closed", "the subscription has ended"));
     paused &&= !!error;
     running.delete(self);
     if (error) events.emit("error", error);
     pump();
   }
-
-  const off = () => void face.unsubscribe();
 
   const face: Subscription = {
     get state() {
@@ -253,7 +252,7 @@ export function subscription(
     start();
     if (handler) await handle();
   }
-  signal?.addEventListener("abort", off);
+  const unabort = onAbort(signal, () => void face.unsubscribe());
   if (signal?.aborted) end();
   else run().catch((thrown) => end(asError(thrown, "handler"))); // what ended it already is heard of there
   return self;

@@ -1,3 +1,4 @@
+import { onAbort } from "../client/abort.js";
 import type { Asked } from "../client/connection.js";
 import type { Core } from "../client/feature.js";
 import { fullJitter } from "../core/backoff.js";
@@ -43,6 +44,7 @@ export function asker({ connection, clock }: Core): Asker {
   return {
     ask: ({ frame, timeoutMs, signal }) =>
       new Promise((resolve, reject) => {
+        signal?.throwIfAborted();
         const deadline = clock.now() + timeoutMs;
         let flying = false;
         let doubt = false; // an earlier try may have arrived
@@ -86,10 +88,9 @@ export function asker({ connection, clock }: Core): Asker {
           all.delete(open);
           cancel();
           retry();
-          signal?.removeEventListener("abort", abort);
+          unabort();
           done();
         };
-        const abort = () => finish(() => reject(signal!.reason));
         const open: Open = {
           send,
           down() {
@@ -99,8 +100,7 @@ export function asker({ connection, clock }: Core): Asker {
           },
           end: (error) => finish(() => reject(error)),
         };
-        signal?.throwIfAborted();
-        signal?.addEventListener("abort", abort);
+        const unabort = onAbort(signal, () => finish(() => reject(signal!.reason)));
         all.add(open);
         connection.want();
         send();

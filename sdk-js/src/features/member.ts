@@ -1,3 +1,4 @@
+import { onAbort } from "../client/abort.js";
 import { emitter } from "../client/emitter.js";
 import type { Core } from "../client/feature.js";
 import { fullJitter } from "../core/backoff.js";
@@ -205,7 +206,7 @@ export function joined(
     }
     leavePart();
     closers.delete(stop);
-    signal?.removeEventListener("abort", abort);
+    unabort();
     globalThis.removeEventListener?.("pagehide", hide);
   }
 
@@ -245,7 +246,6 @@ export function joined(
     }
     return stopping;
   };
-  const abort = () => void stop();
   /** A page that goes for good has no time to stop: its part is for others at once. */
   const hide = (e: Event) => {
     if (sub && !(e as PageTransitionEvent).persisted) connection.ask([[{ op: "leave", sub }, () => {}]]);
@@ -257,7 +257,7 @@ export function joined(
     end: (error) => (error.code === "closed" ? end(error) : fail(error)),
   });
   closers.add(stop);
-  signal?.addEventListener("abort", abort);
+  const unabort = onAbort(signal, () => void stop());
   globalThis.addEventListener?.("pagehide", hide);
   if (signal?.aborted) void stop();
   connection.want();

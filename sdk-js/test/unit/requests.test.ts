@@ -161,8 +161,10 @@ test("a request that is aborted, or whose client closes, ends", async () => {
   control.abort(new Error("enough"));
   await clock.advance(1);
   assert.equal(aborted.error!.message, "enough");
+  const timers = clock.pending;
   const already = watch(client.request("orders", 3, { signal: control.signal }));
   await clock.advance(1);
+  assert.equal(clock.pending, timers);
   assert.equal(already.error!.message, "enough");
   await close();
   assert.equal(closed.error!.code, "closed");
