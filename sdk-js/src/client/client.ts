@@ -62,7 +62,14 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
   });
   const sending = publisher(conn, clock, options.offline);
-  const core: Core = { ...calls, connection: conn, base: () => bases[base]!, admit, closers: new Set() };
+  const core: Core = {
+    ...calls,
+    signal: life.signal,
+    connection: conn,
+    base: () => bases[base]!,
+    admit,
+    closers: new Set(),
+  };
   const reading = subscriptions(core, options.cursors);
   watchNetwork(conn.wake, life.signal);
   let closing: Promise<void> | undefined;
@@ -111,7 +118,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     await Promise.race([sending.settled(), patience]);
     cancel();
     conn.close();
-    life.abort();
+    life.abort(conn.failure);
   }
 
   const client: Client<Record<string, never>> = {

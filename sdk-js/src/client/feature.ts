@@ -11,6 +11,8 @@ export interface Core {
   readonly clock: Clock;
   readonly tokens: Tokens;
   readonly fetch: typeof fetch;
+  /** The end of the client. */
+  readonly signal: AbortSignal;
   base(): string;
   /** Throws once the client is closed, or has failed. */
   admit(): void;

@@ -1,3 +1,4 @@
+import { onAbort } from "../client/abort.js";
 import type { Core } from "../client/feature.js";
 import { errorOf, type Problem, TidewireError } from "../error.js";
 
@@ -17,7 +18,13 @@ export type Http = (path: string, call?: HttpCall) => Promise<Response>;
 /** How long an answer may take: a line that carries nothing any more does not say so. Polls wait for less. */
 const answerMs = 60_000;
 
-export function http({ base, tokens, fetch, clock }: Pick<Core, "base" | "tokens" | "fetch" | "clock">): Http {
+export function http({
+  base,
+  tokens,
+  fetch,
+  clock,
+  signal: life,
+}: Pick<Core, "base" | "tokens" | "fetch" | "clock"> & { signal?: AbortSignal }): Http {
   const once = async (path: string, { method, query, headers, body, signal, stream }: HttpCall) => {
     const url = new URL(base() + path);
     for (const [name, value] of Object.entries(query ?? {})) {
@@ -25,14 +32,18 @@ export function http({ base, tokens, fetch, clock }: Pick<Core, "base" | "tokens
     }
     const token = await tokens.get();
     const authorization = token && { Authorization: `Bearer ${token}` };
-    signal?.throwIfAborted();
+    const throwIfOver = () => {
+      signal?.throwIfAborted();
+      life?.throwIfAborted();
+    };
+    throwIfOver();
     const control = new AbortController();
     const cancel = clock.after(answerMs, () => control.abort());
-    const abort = () => {
+    const stop = () => {
       cancel();
-      control.abort(signal!.reason);
+      control.abort();
     };
-    signal?.addEventListener("abort", abort);
+    const offs = [onAbort(signal, stop), onAbort(life, stop)];
     const init = { method, body, signal: control.signal, cache: "no-store" } as const;
     let done = false;
     try {
@@ -41,11 +52,11 @@ export function http({ base, tokens, fetch, clock }: Pick<Core, "base" | "tokens
       return stream && answer.ok ? answer : new Response((await answer.text()) || null, answer);
     } catch (thrown) {
       done = true;
-      signal?.throwIfAborted();
+      throwIfOver();
       throw new TidewireError("network", `${url.origin} cannot be reached`, { cause: thrown });
     } finally {
       cancel();
-      if (done) signal?.removeEventListener("abort", abort);
+      if (done) for (const off of offs) off();
     }
   };
   return async (path, call = {}) => {

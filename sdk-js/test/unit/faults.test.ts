@@ -92,6 +92,20 @@ const heldBack: Feature<"transport"> = {
   },
 };
 
+test("a client that is closed ends what it reads, and leaves no timer", async (t) => {
+  const never: typeof fetch = (_, init) =>
+    new Promise((_, reject) => init!.signal!.addEventListener("abort", () => reject(init!.signal!.reason)));
+  const { clock, server, client } = stage(t, { fetch: never });
+  server.topic("orders");
+  client.subscribe("orders", () => {}, { from: "earliest" }); // it asks when it has caught up
+  const read = gather(client.history("orders"));
+  await clock.advance(50);
+  void client.close();
+  await clock.advance(50);
+  assert.equal(read.error!.code, "closed");
+  assert.equal(clock.pending, 0);
+});
+
 for (const transport of [sse(), poll()]) {
   const { name } = transport.transport!;
   test(`over ${name} a call that nobody answers any more is made again, and its record is kept once`, async (t) => {
