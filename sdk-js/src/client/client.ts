@@ -58,7 +58,8 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     link,
     base: () => bases[base]!,
     nextBase() {
-      base = (base + 1) % bases.length;
+      // Any other one: in turn, it could be the same one for ever that a transport of several is tried with.
+      base = (base + 1 + Math.floor(clock.random() * (bases.length - 1))) % bases.length;
     },
   });
   const sending = publisher(conn, clock, options.offline);

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createClient } from "../../src/client/client.js";
 import type { Feature } from "../../src/client/feature.js";
 import { poll } from "../../src/features/poll.js";
 import { sse } from "../../src/features/sse.js";
+import { fakeClock, fakeServer } from "../../src/testing/index.js";
 import { gather, type Stage, stage, watch } from "./stage.js";
 
 const numbers = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i);
@@ -198,6 +200,25 @@ test("a server that is away altogether is no reason to leave the WebSocket for g
   await until(s, () => client.state === "connected", "a connection");
   await s.clock.advance(61_000);
   assert.equal(client.transport, "websocket");
+});
+
+test("each of several addresses is tried with each transport", async () => {
+  for (let seed = 1; seed <= 10; seed++) {
+    const clock = fakeClock({ seed });
+    const server = fakeServer(clock);
+    server.down({ sockets: true });
+    const only: typeof fetch = (url, init) =>
+      String(url).startsWith("http://b") ? server.fetch(url, init) : Promise.reject(new TypeError("refused"));
+    const url = ["http://a", "http://b", "http://c"];
+    const { WebSocket } = server;
+    const client = createClient({ url, WebSocket, fetch: only, clock, use: [sse()], reconnect: { maxDelayMs: 200 } });
+    const connected = watch(client.connect());
+    await clock.advance(60_000);
+    assert.equal(connected.done, true, `seed ${seed}`);
+    const closed = client.close();
+    await clock.advance(10);
+    await closed;
+  }
 });
 
 test("keys wait for a WebSocket: nothing else can ask for them", async (t) => {
