@@ -129,9 +129,23 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.node.Run(ctx) })
 	g.Go(func() error { return c.machine.run(ctx) })
+	g.Go(func() error { return c.announce(ctx) })
 	g.Go(func() error { return c.govern(ctx) })
 	g.Go(func() error { return c.enter(ctx) })
 	return g.Wait()
+}
+
+// announce lets the other coordinators know of each change that a snapshot shows here, as
+// soon as one does, where this one leads: whoever follows them hears of it then.
+func (c *Coordinator) announce(ctx context.Context) error {
+	for s := c.feed.Snapshot(); ; {
+		c.node.Announce(s.Index)
+		next, err := c.feed.Next(ctx, s.Index)
+		if err != nil {
+			return nil // the time is over: a feed does not fail
+		}
+		s = next
+	}
 }
 
 // Close is for a coordinator that was opened and is never Run.

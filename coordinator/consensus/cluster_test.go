@@ -532,9 +532,7 @@ func TestWhatIsCommittedIsTheLatestCommand(t *testing.T) {
 				return err
 			}
 		}
-		l.tape.mu.Lock()
-		at := l.tape.index
-		l.tape.mu.Unlock()
+		at := l.tape.at()
 		if got, err := l.Committed(t.Context()); err != nil || got != at || at > l.Status().Last-3 {
 			t.Errorf("entry %d of %d, %v; the machine is at %d", got, l.Status().Last, err, at)
 		}

@@ -7,6 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// Announce lets the other members know at once that an index is committed, if this node
+// leads; raft lets them know some time later. It does not wait for them.
+func (n *Node) Announce(index uint64) {
+	if n.raft.State() == raft.Leader {
+		n.trans.herald.announce(index)
+	}
+}
+
 // Committed is the latest command that is committed, as this node knows; 0: the log holds
 // none, and all are applied. A leader that has just proved itself, and has applied what
 // former leaders left, knows of all that anybody can have applied before the proof: it is

@@ -10,7 +10,9 @@
 // gives it one when it has caught up. A stop hands leadership over and takes nobody
 // out. A leader whose disk hangs falls silent, so that another leads; one whose disk
 // is full hands over. Addresses may change at any time: connections say by ids who
-// calls whom, in which cluster, and anything else is closed.
+// calls whom, in which cluster, and anything else is closed. What a leader announces
+// as committed the others apply at once; of the rest they hear with what comes next,
+// or some 50 to 100 ms later.
 //
 // The folder, below the data folder:
 //

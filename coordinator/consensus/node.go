@@ -224,12 +224,9 @@ func (n *Node) run(lone bool, report Report) error {
 	if err != nil {
 		return err
 	}
-	n.trans = &patient{
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: n.stream, ServerAddressProvider: n.stream, MaxPool: 3, Timeout: transportTimeout, Logger: newBridge(n.cfg.Logger),
-		}),
-		raft: n.stream.raft.Load, store: n.store, witness: newWitness(), done: n.closed,
-	}
+	n.trans = newPatient(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: n.stream, ServerAddressProvider: n.stream, MaxPool: 3, Timeout: transportTimeout, Logger: newBridge(n.cfg.Logger),
+	}), n.stream.raft.Load, n.store, n.closed)
 	n.changes = make(chan bool, 16)
 	n.raft, err = raft.NewRaft(n.raftConfig(lone), &fsm{machine: n.cfg.Machine, fail: n.fail}, n.store, n.store,
 		&snapshots{SnapshotStore: files, store: n.store}, n.trans)
@@ -417,6 +414,7 @@ func (n *Node) close() error {
 			// raft still holds the store: leave it to the end of the process.
 			return errors.Join(append(errs, fmt.Errorf("stop raft: %w", err))...)
 		}
+		n.trans.close()
 		if len(errs) == 0 {
 			errs = append(errs, n.waited(ctx))
 		}

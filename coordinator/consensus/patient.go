@@ -2,12 +2,14 @@ package consensus
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// patient mends three habits of raft's replication, and lets the witness see its heartbeats.
+// patient mends three habits of raft's replication, lets the witness see its heartbeats
+// and the herald what the others have kept.
 //
 // After a peer has been away, or had no room for entries, raft waits before it tries
 // again, up to ten seconds: a peer that is back counts for nothing meanwhile, and the
@@ -27,7 +29,15 @@ type patient struct {
 	raft    func() *raft.Raft
 	store   *store
 	witness *witness
+	herald  *herald
 	done    <-chan struct{} // closed when the node stops
+	relays  sync.WaitGroup  // of pipelines
+}
+
+func newPatient(network *raft.NetworkTransport, of func() *raft.Raft, s *store, done <-chan struct{}) *patient {
+	p := &patient{NetworkTransport: network, raft: of, store: s, witness: newWitness(), done: done}
+	p.herald = newHerald(p.tell)
+	return p
 }
 
 const (
@@ -49,10 +59,14 @@ func (p *patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 		if p.stalled() {
 			return errStalled
 		}
+		if !isHeartbeat(args) {
+			p.herald.sent(id, target, args)
+		}
 		sent := p.witness.now()
 		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
 		if err == nil && resp.Success {
 			p.witness.agreed(id, sent, args.Term)
+			p.herald.answered(id, args, resp)
 		}
 		pause := againAfter
 		if err == nil {
@@ -86,20 +100,68 @@ func (p *patient) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddr
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{line, p}, nil
+	x := &pipeline{AppendPipeline: line, of: p, id: id, at: target, answers: make(chan raft.AppendFuture), over: make(chan struct{})}
+	p.relays.Go(x.relay)
+	return x, nil
 }
 
 func (p *patient) stalled() bool { return p.store.stalled(time.Now()) > stallHandOver }
 
-type pipeline struct {
-	raft.AppendPipeline
-	of *patient
+// tell sends what the herald has to say. It is one try: raft says the same a little later.
+func (p *patient) tell(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) bool {
+	var resp raft.AppendEntriesResponse
+	return !p.stalled() && p.NetworkTransport.AppendEntries(id, target, args, &resp) == nil && resp.Success
 }
 
-func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+// close waits for whatever was begun here. raft has ended, or is to end with the process.
+func (p *patient) close() {
+	p.herald.close()
+	p.relays.Wait()
+}
+
+// pipeline is one of raft's, whose answers are seen on their way to it.
+type pipeline struct {
+	raft.AppendPipeline
+	of      *patient
+	id      raft.ServerID
+	at      raft.ServerAddress
+	answers chan raft.AppendFuture
+	over    chan struct{} // closed with it
+	ending  sync.Once
+}
+
+// relay hands answers on until the pipeline is closed.
+func (p *pipeline) relay() {
+	for {
+		var f raft.AppendFuture
+		select {
+		case f = <-p.AppendPipeline.Consumer():
+		case <-p.over:
+			return
+		}
+		p.of.herald.answered(p.id, f.Request(), f.Response())
+		select {
+		case p.answers <- f:
+		case <-p.over:
+			return
+		}
+	}
+}
+
+// Consumer is where raft takes the answers.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+// Close ends it; it may be called more than once.
+func (p *pipeline) Close() error {
+	p.ending.Do(func() { close(p.over) })
+	return p.AppendPipeline.Close()
+}
+
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.of.stalled() {
 		return nil, errStalled
 	}
+	p.of.herald.sent(p.id, p.at, args)
 	late := time.AfterFunc(pipelineLimit, func() { _ = p.Close() }) // the send says that it was closed
 	defer late.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)

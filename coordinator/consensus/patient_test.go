@@ -49,7 +49,7 @@ func TestAPipelineThatIsNotReadHoldsUpNobodyForEver(t *testing.T) {
 				}
 			}
 		})
-		p := &patient{NetworkTransport: mine, store: newStore(nil, nil, nil), witness: newWitness(), done: stop}
+		p := newPatient(mine, nil, newStore(nil, nil, nil), stop)
 		line, err := p.AppendEntriesPipeline("peer", "peer")
 		if err != nil {
 			t.Fatal(err)
@@ -68,5 +68,6 @@ func TestAPipelineThatIsNotReadHoldsUpNobodyForEver(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		p.close()
 	})
 }

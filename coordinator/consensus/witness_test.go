@@ -116,7 +116,7 @@ func TestAnAnswerFromBeforeProvesNothing(t *testing.T) {
 			go p.run(stop)
 		}
 		var leader *raft.Raft
-		trans := &patient{NetworkTransport: inMemoryTransport(mine), raft: func() *raft.Raft { return leader }, store: newStore(nil, nil, nil), witness: newWitness(), done: stop}
+		trans := newPatient(inMemoryTransport(mine), func() *raft.Raft { return leader }, newStore(nil, nil, nil), stop)
 		cfg := raft.DefaultConfig()
 		cfg.LocalID, cfg.Logger = "a", hclog.NewNullLogger()
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = clusterTimeout, clusterTimeout, leaseTimeout
