@@ -95,6 +95,14 @@ func (l link) Progress(ctx context.Context, to ident.NodeID, of cluster.Progress
 	return n.ServeProgress(ctx, of)
 }
 
+func (l link) Decided(ctx context.Context, to ident.NodeID) (uint64, error) {
+	n, err := l.to(to)
+	if err != nil {
+		return 0, err
+	}
+	return n.ServeDecided(ctx)
+}
+
 func (l link) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -263,6 +271,48 @@ func TestLeasesAreGrantedByTheLeaderAlone(t *testing.T) {
 	// Cut off, it cannot prove that it leads, and grants nothing.
 	n.cut(ident.NodeID{byte(at + 1)})
 	if _, err := all[at].ServeRenew(t.Context(), cluster.Renewal{Life: life}); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Errorf("a leader without a majority: %v", err)
+	}
+}
+
+// What any coordinator has answered is in what the leading one says is decided, whoever
+// asks, and the snapshots of all come there. One that is cut off says nothing.
+func TestWhatWasAnsweredIsDecided(t *testing.T) {
+	n := newNet()
+	all := n.three(t)
+	at := leading(t, all)
+	epoch, err := all[0].Register(t.Context(), nodeOf(ident.NodeID{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		made, _, err := all[i%3].CreateTopic(t.Context(), topic(fmt.Sprint("t", i), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 { // of which no snapshot tells
+			propose(t, all[at], cluster.Change{Commit: &cluster.Commit{Leader: cluster.Life{Node: ident.NodeID{1}, Epoch: epoch}}})
+		}
+		for k, c := range all {
+			index, err := c.Decided(t.Context())
+			if err != nil || index != made.Modified {
+				t.Fatalf("%d says that %d is decided, and the topic is of %d: %v", k+1, index, made.Modified, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			s, err := c.Next(ctx, index-1)
+			cancel()
+			if err != nil || s.ByID[made.ID] == nil {
+				t.Fatalf("%d has not heard of it: %v", k+1, err)
+			}
+		}
+	}
+	for i, c := range all {
+		if _, err := c.ServeDecided(t.Context()); i != at && control.LeaderIn(err) != (ident.NodeID{byte(at + 1)}) {
+			t.Errorf("%d does not name the leader: %v", i+1, err)
+		}
+	}
+	n.cut(ident.NodeID{byte(at + 1)})
+	if _, err := all[at].ServeDecided(t.Context()); !fault.Is(err, fault.CoordinatorUnavailable) {
 		t.Errorf("a leader without a majority: %v", err)
 	}
 }

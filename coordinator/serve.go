@@ -67,6 +67,20 @@ func (c *Coordinator) ServeRenew(ctx context.Context, r cluster.Renewal) (cluste
 	return cluster.Lease{For: c.cfg.Lease, Index: index, Leader: c.cfg.Node.ID, Suspects: rule.suspects()}, nil
 }
 
+// ServeDecided gives the index of the latest change of a snapshot that anybody can have
+// had an answer to when the call came: this coordinator proves then that it leads.
+func (c *Coordinator) ServeDecided(ctx context.Context) (uint64, error) {
+	if c.rules.Load() == nil {
+		return 0, c.notLeading()
+	}
+	limited, cancel := context.WithTimeout(ctx, proofLimit)
+	defer cancel()
+	if err := c.node.Prove(limited); err != nil {
+		return 0, fault.New(fault.CoordinatorUnavailable, "this coordinator cannot prove that it leads: %w", err).After(tickEvery)
+	}
+	return c.decided(ctx)
+}
+
 // decided is the latest change of a snapshot that anybody can have heard of by now, from
 // whichever coordinator: what is committed is applied here first, though others may have
 // been faster. It is for a leader that has just proved that it is one.
@@ -110,6 +124,15 @@ func (c *Coordinator) Report(ctx context.Context, s cluster.Suspicion) error {
 		return c.cfg.Peers.Report(ctx, to, s)
 	}
 	return c.ServeReport(ctx, s)
+}
+
+// Decided asks for the latest change that anybody can have had an answer to before, here
+// or at the leader. It is one try.
+func (c *Coordinator) Decided(ctx context.Context) (uint64, error) {
+	if to, elsewhere := c.elsewhere(); elsewhere {
+		return c.cfg.Peers.Decided(ctx, to)
+	}
+	return c.ServeDecided(ctx)
 }
 
 // elsewhere names the leader, where it is another one.

@@ -65,6 +65,16 @@ func (r *Remote) Report(ctx context.Context, s cluster.Suspicion) error {
 	return r.call(ctx, tryLimit, func(ctx context.Context, to ident.NodeID) error { return r.cfg.Client.Report(ctx, to, s) })
 }
 
+// Decided asks the leading coordinator for the index of the latest change of a snapshot
+// that anybody can have had an answer to before.
+func (r *Remote) Decided(ctx context.Context) (index uint64, err error) {
+	err = r.call(ctx, tryLimit, func(ctx context.Context, to ident.NodeID) (err error) {
+		index, err = r.cfg.Client.Decided(ctx, to)
+		return err
+	})
+	return index, err
+}
+
 // Touch tells the leading coordinator of signs of life of groups' members, in as many
 // calls as they need. What it answers is of all of them.
 func (r *Remote) Touch(ctx context.Context, signs []cluster.SignOfLife) (cluster.Lost, error) {

@@ -24,6 +24,7 @@ type Client interface {
 	Report(ctx context.Context, to ident.NodeID, s cluster.Suspicion) error
 	Touch(ctx context.Context, to ident.NodeID, signs []cluster.SignOfLife) (cluster.Lost, error)
 	Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
+	Decided(ctx context.Context, to ident.NodeID) (uint64, error)
 	// Watch calls each with every message of a coordinator's feed from an index on,
 	// until it fails or the stream ends; its error is never nil.
 	Watch(ctx context.Context, to ident.NodeID, from uint64, each func(cluster.Message) error) error

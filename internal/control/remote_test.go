@@ -159,6 +159,15 @@ func (f *fleet) Touch(ctx context.Context, to ident.NodeID, signs []cluster.Sign
 	return lost, f.notLeadingLocked(to)
 }
 
+func (f *fleet) Decided(ctx context.Context, to ident.NodeID) (uint64, error) {
+	if _, err := f.reach(ctx, to); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.index, f.notLeadingLocked(to)
+}
+
 func (f *fleet) Progress(ctx context.Context, to ident.NodeID, of cluster.ProgressOf) ([]cluster.GroupProgress, error) {
 	n, err := f.reach(ctx, to)
 	if err != nil {

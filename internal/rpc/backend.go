@@ -28,6 +28,9 @@ type CoordinatorBackend interface {
 	// index that is asked for or a later one: it waits for that until ctx ends. Nothing of
 	// what it gives changes afterwards.
 	ServeProgress(ctx context.Context, of cluster.ProgressOf) ([]cluster.GroupProgress, error)
+	// ServeDecided gives the index of the latest change of a snapshot that anybody can have
+	// had an answer to when the call came.
+	ServeDecided(ctx context.Context) (uint64, error)
 }
 
 // BrokerBackend is what a broker answers other nodes.

@@ -76,6 +76,15 @@ func (c Coordinators) Progress(ctx context.Context, to ident.NodeID, of cluster.
 	return r.Progress(ctx, of)
 }
 
+// Decided is Peer.Decided.
+func (c Coordinators) Decided(ctx context.Context, to ident.NodeID) (uint64, error) {
+	r, err := c.node(to)
+	if err != nil {
+		return 0, err
+	}
+	return r.Decided(ctx)
+}
+
 // Watch is Peer.Watch.
 func (c Coordinators) Watch(ctx context.Context, to ident.NodeID, from uint64, each func(cluster.Message) error) error {
 	r, err := c.node(to)

@@ -44,6 +44,16 @@ func (r *Peer) Report(ctx context.Context, s cluster.Suspicion) error {
 	return err
 }
 
+// Decided asks the leading coordinator for the index of the latest change of a snapshot
+// that anybody can have had an answer to before the call.
+func (r *Peer) Decided(ctx context.Context) (uint64, error) {
+	a, err := call(ctx, r, fault.CoordinatorUnavailable, asks, r.coordinator.Decided, &tidewirepb.DecidedRequest{})
+	if err != nil {
+		return 0, err
+	}
+	return a.Index, nil
+}
+
 // Join asks the leading coordinator to take a node among the coordinators. It may be
 // asked again at any time.
 func (r *Peer) Join(ctx context.Context, j cluster.Join) (cluster.Joined, error) {

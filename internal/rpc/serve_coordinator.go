@@ -73,6 +73,15 @@ func (c coordinatorService) Report(ctx context.Context, r *tidewirepb.ReportRequ
 	return &tidewirepb.ReportResponse{}, statusOf(b.ServeReport(ctx, cluster.Suspicion{From: from, Life: life, Refused: r.Refused}))
 }
 
+func (c coordinatorService) Decided(ctx context.Context, _ *tidewirepb.DecidedRequest) (*tidewirepb.DecidedResponse, error) {
+	b, err := c.backend()
+	if err != nil {
+		return nil, err
+	}
+	index, err := b.ServeDecided(ctx)
+	return &tidewirepb.DecidedResponse{Index: index}, statusOf(err)
+}
+
 func (c coordinatorService) Join(ctx context.Context, r *tidewirepb.JoinRequest) (*tidewirepb.JoinResponse, error) {
 	b, err := c.backend()
 	if err != nil {

@@ -204,6 +204,8 @@ func (c *coordinator) ServeProgress(_ context.Context, of cluster.ProgressOf) ([
 	return c.done, c.err
 }
 
+func (c *coordinator) ServeDecided(context.Context) (uint64, error) { return 1 << 60, c.err }
+
 func TestCallsOfTheCoordinator(t *testing.T) {
 	s := serve(t, ServerConfig{}, "127.0.0.1:0")
 	r := toB(t, peersTo(t, s.Addr()))
@@ -249,6 +251,15 @@ func TestCallsOfTheCoordinator(t *testing.T) {
 	if _, err := by.Propose(t.Context(), nodeA, request, change); !fault.Is(err, fault.CoordinatorUnavailable) || fault.As(err).Fields[cluster.FieldKept] != "no" {
 		t.Errorf("a node that is not known: %v", err)
 	}
+	if index, err := r.Decided(t.Context()); err != nil || index != 1<<60 {
+		t.Errorf("%d, %v", index, err)
+	}
+	if index, err := by.Decided(t.Context(), nodeB); err != nil || index != 1<<60 {
+		t.Errorf("%d, %v", index, err)
+	}
+	if _, err := by.Decided(t.Context(), nodeA); !fault.Is(err, fault.CoordinatorUnavailable) {
+		t.Errorf("a node that is not known: %v", err)
+	}
 	life1 := cluster.MemberLife{Group: ident.GroupID{5}, Member: "m~1", Epoch: 1 << 60}
 	signs := []cluster.SignOfLife{{MemberLife: life1, Ago: 70 * time.Millisecond}, {MemberLife: cluster.MemberLife{Group: ident.GroupID{6}, Member: "n"}}}
 	for _, touch := range []func() (cluster.Lost, error){
@@ -274,6 +285,7 @@ func TestCallsOfTheCoordinator(t *testing.T) {
 		r.Report(t.Context(), suspicion),
 		func() error { _, err := r.Touch(t.Context(), signs); return err }(),
 		func() error { _, err := r.Progress(t.Context(), cluster.ProgressOf{}); return err }(),
+		func() error { _, err := r.Decided(t.Context()); return err }(),
 	} {
 		if f := fault.As(err); f.Kind != fault.CoordinatorUnavailable || f.Fields[cluster.FieldLeader] != nodeA.String() {
 			t.Errorf("%+v", err)

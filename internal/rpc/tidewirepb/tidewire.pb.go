@@ -69,7 +69,7 @@ func (x HandReplyResponse_Handed) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HandReplyResponse_Handed.Descriptor instead.
 func (HandReplyResponse_Handed) EnumDescriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{52, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{54, 0}
 }
 
 type CollectReplyResponse_Fate int32
@@ -118,7 +118,7 @@ func (x CollectReplyResponse_Fate) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CollectReplyResponse_Fate.Descriptor instead.
 func (CollectReplyResponse_Fate) EnumDescriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{54, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{56, 0}
 }
 
 // Document is JSON of one of the cluster's types.
@@ -1090,6 +1090,86 @@ func (x *TouchResponse) GetLost() []uint32 {
 	return nil
 }
 
+type DecidedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecidedRequest) Reset() {
+	*x = DecidedRequest{}
+	mi := &file_tidewire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecidedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecidedRequest) ProtoMessage() {}
+
+func (x *DecidedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecidedRequest.ProtoReflect.Descriptor instead.
+func (*DecidedRequest) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{19}
+}
+
+type DecidedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecidedResponse) Reset() {
+	*x = DecidedResponse{}
+	mi := &file_tidewire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecidedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecidedResponse) ProtoMessage() {}
+
+func (x *DecidedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tidewire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecidedResponse.ProtoReflect.Descriptor instead.
+func (*DecidedResponse) Descriptor() ([]byte, []int) {
+	return file_tidewire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DecidedResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type ProgressRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1103,7 +1183,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1195,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[19]
+	mi := &file_tidewire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1208,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{19}
+	return file_tidewire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProgressRequest) GetPartition() *Partition {
@@ -1175,7 +1255,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1267,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[20]
+	mi := &file_tidewire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1280,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{20}
+	return file_tidewire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProgressResponse) GetProgress() *Document {
@@ -1222,7 +1302,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1314,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[21]
+	mi := &file_tidewire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1327,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21}
+	return file_tidewire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AppendRequest) GetItems() []*AppendRequest_Item {
@@ -1273,7 +1353,7 @@ type AppendResponse struct {
 
 func (x *AppendResponse) Reset() {
 	*x = AppendResponse{}
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1365,7 @@ func (x *AppendResponse) String() string {
 func (*AppendResponse) ProtoMessage() {}
 
 func (x *AppendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[22]
+	mi := &file_tidewire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1378,7 @@ func (x *AppendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse.ProtoReflect.Descriptor instead.
 func (*AppendResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22}
+	return file_tidewire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AppendResponse) GetItems() []*AppendResponse_Item {
@@ -1319,7 +1399,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1411,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[23]
+	mi := &file_tidewire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1424,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23}
+	return file_tidewire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FollowRequest) GetOpening() *FollowRequest_Opening {
@@ -1379,7 +1459,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1471,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[24]
+	mi := &file_tidewire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1484,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24}
+	return file_tidewire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FollowResponse) GetDivergences() []*FollowResponse_Divergence {
@@ -1440,7 +1520,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1532,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[25]
+	mi := &file_tidewire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1545,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{25}
+	return file_tidewire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadRequest) GetPartition() *Partition {
@@ -1507,7 +1587,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1599,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[26]
+	mi := &file_tidewire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1612,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{26}
+	return file_tidewire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadResponse) GetBatches() []byte {
@@ -1566,7 +1646,7 @@ type BoundsRequest struct {
 
 func (x *BoundsRequest) Reset() {
 	*x = BoundsRequest{}
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1658,7 @@ func (x *BoundsRequest) String() string {
 func (*BoundsRequest) ProtoMessage() {}
 
 func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[27]
+	mi := &file_tidewire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1671,7 @@ func (x *BoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest.ProtoReflect.Descriptor instead.
 func (*BoundsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{27}
+	return file_tidewire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BoundsRequest) GetItems() []*BoundsRequest_Item {
@@ -1617,7 +1697,7 @@ type BoundsResponse struct {
 
 func (x *BoundsResponse) Reset() {
 	*x = BoundsResponse{}
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1709,7 @@ func (x *BoundsResponse) String() string {
 func (*BoundsResponse) ProtoMessage() {}
 
 func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[28]
+	mi := &file_tidewire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1722,7 @@ func (x *BoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse.ProtoReflect.Descriptor instead.
 func (*BoundsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{28}
+	return file_tidewire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BoundsResponse) GetItems() []*BoundsResponse_Item {
@@ -1662,7 +1742,7 @@ type OffsetAtRequest struct {
 
 func (x *OffsetAtRequest) Reset() {
 	*x = OffsetAtRequest{}
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1754,7 @@ func (x *OffsetAtRequest) String() string {
 func (*OffsetAtRequest) ProtoMessage() {}
 
 func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[29]
+	mi := &file_tidewire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1767,7 @@ func (x *OffsetAtRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtRequest.ProtoReflect.Descriptor instead.
 func (*OffsetAtRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{29}
+	return file_tidewire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OffsetAtRequest) GetPartition() *Partition {
@@ -1713,7 +1793,7 @@ type OffsetAtResponse struct {
 
 func (x *OffsetAtResponse) Reset() {
 	*x = OffsetAtResponse{}
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1805,7 @@ func (x *OffsetAtResponse) String() string {
 func (*OffsetAtResponse) ProtoMessage() {}
 
 func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[30]
+	mi := &file_tidewire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1818,7 @@ func (x *OffsetAtResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetAtResponse.ProtoReflect.Descriptor instead.
 func (*OffsetAtResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{30}
+	return file_tidewire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OffsetAtResponse) GetOffset() int64 {
@@ -1758,7 +1838,7 @@ type EpochEndRequest struct {
 
 func (x *EpochEndRequest) Reset() {
 	*x = EpochEndRequest{}
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1850,7 @@ func (x *EpochEndRequest) String() string {
 func (*EpochEndRequest) ProtoMessage() {}
 
 func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[31]
+	mi := &file_tidewire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1863,7 @@ func (x *EpochEndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndRequest.ProtoReflect.Descriptor instead.
 func (*EpochEndRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{31}
+	return file_tidewire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EpochEndRequest) GetPartition() *Partition {
@@ -1809,7 +1889,7 @@ type EpochEndResponse struct {
 
 func (x *EpochEndResponse) Reset() {
 	*x = EpochEndResponse{}
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1901,7 @@ func (x *EpochEndResponse) String() string {
 func (*EpochEndResponse) ProtoMessage() {}
 
 func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[32]
+	mi := &file_tidewire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1914,7 @@ func (x *EpochEndResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochEndResponse.ProtoReflect.Descriptor instead.
 func (*EpochEndResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{32}
+	return file_tidewire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *EpochEndResponse) GetOffset() int64 {
@@ -1852,7 +1932,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +1944,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[33]
+	mi := &file_tidewire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +1957,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{33}
+	return file_tidewire_proto_rawDescGZIP(), []int{35}
 }
 
 type ProbeResponse struct {
@@ -1889,7 +1969,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1981,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[34]
+	mi := &file_tidewire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +1994,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{34}
+	return file_tidewire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProbeResponse) GetLife() *Life {
@@ -1935,7 +2015,7 @@ type MemberLife struct {
 
 func (x *MemberLife) Reset() {
 	*x = MemberLife{}
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2027,7 @@ func (x *MemberLife) String() string {
 func (*MemberLife) ProtoMessage() {}
 
 func (x *MemberLife) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[35]
+	mi := &file_tidewire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2040,7 @@ func (x *MemberLife) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLife.ProtoReflect.Descriptor instead.
 func (*MemberLife) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{35}
+	return file_tidewire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MemberLife) GetGroup() []byte {
@@ -1998,7 +2078,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2090,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[36]
+	mi := &file_tidewire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2103,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{36}
+	return file_tidewire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TakeRequest) GetLife() *MemberLife {
@@ -2079,7 +2159,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2171,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[37]
+	mi := &file_tidewire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2184,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37}
+	return file_tidewire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TakeResponse) GetItems() []*TakeResponse_Item {
@@ -2139,7 +2219,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2231,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[38]
+	mi := &file_tidewire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2244,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38}
+	return file_tidewire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SettleRequest) GetLife() *MemberLife {
@@ -2197,7 +2277,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2289,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[39]
+	mi := &file_tidewire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2302,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{39}
+	return file_tidewire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SettleResponse) GetItems() []*SettleResponse_Item {
@@ -2243,7 +2323,7 @@ type StandingsRequest struct {
 
 func (x *StandingsRequest) Reset() {
 	*x = StandingsRequest{}
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2335,7 @@ func (x *StandingsRequest) String() string {
 func (*StandingsRequest) ProtoMessage() {}
 
 func (x *StandingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[40]
+	mi := &file_tidewire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2348,7 @@ func (x *StandingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsRequest.ProtoReflect.Descriptor instead.
 func (*StandingsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{40}
+	return file_tidewire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StandingsRequest) GetIndex() uint64 {
@@ -2301,7 +2381,7 @@ type StandingsResponse struct {
 
 func (x *StandingsResponse) Reset() {
 	*x = StandingsResponse{}
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2393,7 @@ func (x *StandingsResponse) String() string {
 func (*StandingsResponse) ProtoMessage() {}
 
 func (x *StandingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[41]
+	mi := &file_tidewire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2406,7 @@ func (x *StandingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsResponse.ProtoReflect.Descriptor instead.
 func (*StandingsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{41}
+	return file_tidewire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StandingsResponse) GetItems() []*StandingsResponse_Item {
@@ -2347,7 +2427,7 @@ type RecordStatusRequest struct {
 
 func (x *RecordStatusRequest) Reset() {
 	*x = RecordStatusRequest{}
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2439,7 @@ func (x *RecordStatusRequest) String() string {
 func (*RecordStatusRequest) ProtoMessage() {}
 
 func (x *RecordStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[42]
+	mi := &file_tidewire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2452,7 @@ func (x *RecordStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusRequest.ProtoReflect.Descriptor instead.
 func (*RecordStatusRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{42}
+	return file_tidewire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RecordStatusRequest) GetIndex() uint64 {
@@ -2405,7 +2485,7 @@ type RecordStatusResponse struct {
 
 func (x *RecordStatusResponse) Reset() {
 	*x = RecordStatusResponse{}
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2497,7 @@ func (x *RecordStatusResponse) String() string {
 func (*RecordStatusResponse) ProtoMessage() {}
 
 func (x *RecordStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[43]
+	mi := &file_tidewire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2510,7 @@ func (x *RecordStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusResponse.ProtoReflect.Descriptor instead.
 func (*RecordStatusResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{43}
+	return file_tidewire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RecordStatusResponse) GetItems() []*RecordStatusResponse_Item {
@@ -2448,7 +2528,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2540,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[44]
+	mi := &file_tidewire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2553,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{44}
+	return file_tidewire_proto_rawDescGZIP(), []int{46}
 }
 
 type FiguresResponse struct {
@@ -2485,7 +2565,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2577,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[45]
+	mi := &file_tidewire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2590,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{45}
+	return file_tidewire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FiguresResponse) GetJson() []byte {
@@ -2529,7 +2609,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2621,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[46]
+	mi := &file_tidewire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2634,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{46}
+	return file_tidewire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConnectionsRequest) GetPrincipal() string {
@@ -2573,7 +2653,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2665,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[47]
+	mi := &file_tidewire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2678,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{47}
+	return file_tidewire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ConnectionsResponse) GetJson() []byte {
@@ -2617,7 +2697,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2709,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[48]
+	mi := &file_tidewire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2722,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{48}
+	return file_tidewire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DisconnectRequest) GetConnection() string {
@@ -2661,7 +2741,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2753,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[49]
+	mi := &file_tidewire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2766,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{49}
+	return file_tidewire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DisconnectResponse) GetFound() bool {
@@ -2709,7 +2789,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2801,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[50]
+	mi := &file_tidewire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2814,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{50}
+	return file_tidewire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Reply) GetStatus() uint32 {
@@ -2775,7 +2855,7 @@ type HandReplyRequest struct {
 
 func (x *HandReplyRequest) Reset() {
 	*x = HandReplyRequest{}
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2867,7 @@ func (x *HandReplyRequest) String() string {
 func (*HandReplyRequest) ProtoMessage() {}
 
 func (x *HandReplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[51]
+	mi := &file_tidewire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2880,7 @@ func (x *HandReplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandReplyRequest.ProtoReflect.Descriptor instead.
 func (*HandReplyRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{51}
+	return file_tidewire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HandReplyRequest) GetInbox() string {
@@ -2826,7 +2906,7 @@ type HandReplyResponse struct {
 
 func (x *HandReplyResponse) Reset() {
 	*x = HandReplyResponse{}
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2918,7 @@ func (x *HandReplyResponse) String() string {
 func (*HandReplyResponse) ProtoMessage() {}
 
 func (x *HandReplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[52]
+	mi := &file_tidewire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2931,7 @@ func (x *HandReplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandReplyResponse.ProtoReflect.Descriptor instead.
 func (*HandReplyResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{52}
+	return file_tidewire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HandReplyResponse) GetHanded() HandReplyResponse_Handed {
@@ -2872,7 +2952,7 @@ type CollectReplyRequest struct {
 
 func (x *CollectReplyRequest) Reset() {
 	*x = CollectReplyRequest{}
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +2964,7 @@ func (x *CollectReplyRequest) String() string {
 func (*CollectReplyRequest) ProtoMessage() {}
 
 func (x *CollectReplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[53]
+	mi := &file_tidewire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +2977,7 @@ func (x *CollectReplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectReplyRequest.ProtoReflect.Descriptor instead.
 func (*CollectReplyRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{53}
+	return file_tidewire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CollectReplyRequest) GetInbox() string {
@@ -2931,7 +3011,7 @@ type CollectReplyResponse struct {
 
 func (x *CollectReplyResponse) Reset() {
 	*x = CollectReplyResponse{}
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3023,7 @@ func (x *CollectReplyResponse) String() string {
 func (*CollectReplyResponse) ProtoMessage() {}
 
 func (x *CollectReplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[54]
+	mi := &file_tidewire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3036,7 @@ func (x *CollectReplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectReplyResponse.ProtoReflect.Descriptor instead.
 func (*CollectReplyResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{54}
+	return file_tidewire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CollectReplyResponse) GetReply() *Reply {
@@ -3207,7 +3287,7 @@ func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest_Item.ProtoReflect.Descriptor instead.
 func (*AppendRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{21, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *AppendRequest_Item) GetId() uint64 {
@@ -3282,7 +3362,7 @@ func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Record.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Record) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *AppendResponse_Record) GetProblem() *Problem {
@@ -3350,7 +3430,7 @@ func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Run.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Run) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 1}
 }
 
 func (x *AppendResponse_Run) GetOffset() int64 {
@@ -3411,7 +3491,7 @@ func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendResponse_Item.ProtoReflect.Descriptor instead.
 func (*AppendResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{22, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{24, 2}
 }
 
 func (x *AppendResponse_Item) GetId() uint64 {
@@ -3477,7 +3557,7 @@ func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Opening.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Opening) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *FollowRequest_Opening) GetFollower() *Life {
@@ -3533,7 +3613,7 @@ func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Standing.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Standing) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{25, 1}
 }
 
 func (x *FollowRequest_Standing) GetPartition() *Partition {
@@ -3616,7 +3696,7 @@ func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Held.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Held) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{23, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{25, 2}
 }
 
 func (x *FollowRequest_Held) GetPartition() *Partition {
@@ -3699,7 +3779,7 @@ func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Divergence.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Divergence) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *FollowResponse_Divergence) GetPartition() *Partition {
@@ -3827,7 +3907,7 @@ func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Push.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Push) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{26, 1}
 }
 
 func (x *FollowResponse_Push) GetPartition() *Partition {
@@ -3921,7 +4001,7 @@ func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse_Refused.ProtoReflect.Descriptor instead.
 func (*FollowResponse_Refused) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{24, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{26, 2}
 }
 
 func (x *FollowResponse_Refused) GetPartition() *Partition {
@@ -3973,7 +4053,7 @@ func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsRequest_Item.ProtoReflect.Descriptor instead.
 func (*BoundsRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{27, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{29, 0}
 }
 
 func (x *BoundsRequest_Item) GetPartition() *Partition {
@@ -4025,7 +4105,7 @@ func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResponse_Item.ProtoReflect.Descriptor instead.
 func (*BoundsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{28, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{30, 0}
 }
 
 func (x *BoundsResponse_Item) GetBounds() *Bounds {
@@ -4078,7 +4158,7 @@ func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse_Lease.ProtoReflect.Descriptor instead.
 func (*TakeResponse_Lease) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{39, 0}
 }
 
 func (x *TakeResponse_Lease) GetOffset() int64 {
@@ -4139,7 +4219,7 @@ func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse_Item.ProtoReflect.Descriptor instead.
 func (*TakeResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{37, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{39, 1}
 }
 
 func (x *TakeResponse_Item) GetPartition() *Partition {
@@ -4205,7 +4285,7 @@ func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Nack.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Nack) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{40, 0}
 }
 
 func (x *SettleRequest_Nack) GetOffset() int64 {
@@ -4257,7 +4337,7 @@ func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Reject.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{40, 1}
 }
 
 func (x *SettleRequest_Reject) GetOffset() int64 {
@@ -4313,7 +4393,7 @@ func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest_Item.ProtoReflect.Descriptor instead.
 func (*SettleRequest_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{38, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{40, 2}
 }
 
 func (x *SettleRequest_Item) GetPartition() *Partition {
@@ -4393,7 +4473,7 @@ func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse_Stale.ProtoReflect.Descriptor instead.
 func (*SettleResponse_Stale) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{39, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *SettleResponse_Stale) GetOffset() int64 {
@@ -4447,7 +4527,7 @@ func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse_Item.ProtoReflect.Descriptor instead.
 func (*SettleResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{39, 1}
+	return file_tidewire_proto_rawDescGZIP(), []int{41, 1}
 }
 
 func (x *SettleResponse_Item) GetPartition() *Partition {
@@ -4513,7 +4593,7 @@ func (x *SettleResponse_Extended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse_Extended.ProtoReflect.Descriptor instead.
 func (*SettleResponse_Extended) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{39, 2}
+	return file_tidewire_proto_rawDescGZIP(), []int{41, 2}
 }
 
 func (x *SettleResponse_Extended) GetOffset() int64 {
@@ -4574,7 +4654,7 @@ func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingsResponse_Item.ProtoReflect.Descriptor instead.
 func (*StandingsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{41, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{43, 0}
 }
 
 func (x *StandingsResponse_Item) GetGroup() []byte {
@@ -4692,7 +4772,7 @@ func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStatusResponse_Item.ProtoReflect.Descriptor instead.
 func (*RecordStatusResponse_Item) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{43, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{45, 0}
 }
 
 func (x *RecordStatusResponse_Item) GetGroup() []byte {
@@ -4765,7 +4845,7 @@ func (x *Reply_Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply_Header.ProtoReflect.Descriptor instead.
 func (*Reply_Header) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{50, 0}
+	return file_tidewire_proto_rawDescGZIP(), []int{52, 0}
 }
 
 func (x *Reply_Header) GetName() string {
@@ -4846,7 +4926,10 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ago_ns\x18\x04 \x01(\x03R\x05agoNs\"#\n" +
 	"\rTouchResponse\x12\x12\n" +
-	"\x04lost\x18\x01 \x03(\rR\x04lost\"\xa3\x01\n" +
+	"\x04lost\x18\x01 \x03(\rR\x04lost\"\x10\n" +
+	"\x0eDecidedRequest\"'\n" +
+	"\x0fDecidedResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\xa3\x01\n" +
 	"\x0fProgressRequest\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x16\n" +
@@ -5097,16 +5180,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Fate\x12\v\n" +
 	"\aNOT_YET\x10\x00\x12\b\n" +
 	"\x04OVER\x10\x01\x12\r\n" +
-	"\tELSEWHERE\x10\x02\"\x8b\x01\n" +
-	"\x0fOriginalRequest\x124\n" +
-	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x1c\n" +
-	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
-	"\x04hash\x18\x04 \x01(\fR\x04hash\"^\n" +
-	"\x10OriginalResponse\x12\x14\n" +
-	"\x05known\x18\x01 \x01(\bR\x05known\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x1c\n" +
-	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp2\xe0\x03\n" +
+	"\tELSEWHERE\x10\x022\xa6\x04\n" +
 	"\vCoordinator\x12D\n" +
 	"\aPropose\x12\x1b.tidewire.v1.ProposeRequest\x1a\x1c.tidewire.v1.ProposeResponse\x12>\n" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
@@ -5114,7 +5188,8 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Join\x12\x18.tidewire.v1.JoinRequest\x1a\x19.tidewire.v1.JoinResponse\x12@\n" +
 	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
 	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
-	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x012\xe2\x06\n" +
+	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x01\x12D\n" +
+	"\aDecided\x12\x1b.tidewire.v1.DecidedRequest\x1a\x1c.tidewire.v1.DecidedResponse2\x99\x06\n" +
 	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
@@ -5172,44 +5247,44 @@ var file_tidewire_proto_goTypes = []any{
 	(*StreamEnd)(nil),                 // 18: tidewire.v1.StreamEnd
 	(*TouchRequest)(nil),              // 19: tidewire.v1.TouchRequest
 	(*TouchResponse)(nil),             // 20: tidewire.v1.TouchResponse
-	(*ProgressRequest)(nil),           // 21: tidewire.v1.ProgressRequest
-	(*ProgressResponse)(nil),          // 22: tidewire.v1.ProgressResponse
-	(*AppendRequest)(nil),             // 23: tidewire.v1.AppendRequest
-	(*AppendResponse)(nil),            // 24: tidewire.v1.AppendResponse
-	(*FollowRequest)(nil),             // 25: tidewire.v1.FollowRequest
-	(*FollowResponse)(nil),            // 26: tidewire.v1.FollowResponse
-	(*ReadRequest)(nil),               // 27: tidewire.v1.ReadRequest
-	(*ReadResponse)(nil),              // 28: tidewire.v1.ReadResponse
-	(*BoundsRequest)(nil),             // 29: tidewire.v1.BoundsRequest
-	(*BoundsResponse)(nil),            // 30: tidewire.v1.BoundsResponse
-	(*OffsetAtRequest)(nil),           // 31: tidewire.v1.OffsetAtRequest
-	(*OffsetAtResponse)(nil),          // 32: tidewire.v1.OffsetAtResponse
-	(*EpochEndRequest)(nil),           // 33: tidewire.v1.EpochEndRequest
-	(*EpochEndResponse)(nil),          // 34: tidewire.v1.EpochEndResponse
-	(*ProbeRequest)(nil),              // 35: tidewire.v1.ProbeRequest
-	(*ProbeResponse)(nil),             // 36: tidewire.v1.ProbeResponse
-	(*MemberLife)(nil),                // 37: tidewire.v1.MemberLife
-	(*TakeRequest)(nil),               // 38: tidewire.v1.TakeRequest
-	(*TakeResponse)(nil),              // 39: tidewire.v1.TakeResponse
-	(*SettleRequest)(nil),             // 40: tidewire.v1.SettleRequest
-	(*SettleResponse)(nil),            // 41: tidewire.v1.SettleResponse
-	(*StandingsRequest)(nil),          // 42: tidewire.v1.StandingsRequest
-	(*StandingsResponse)(nil),         // 43: tidewire.v1.StandingsResponse
-	(*RecordStatusRequest)(nil),       // 44: tidewire.v1.RecordStatusRequest
-	(*RecordStatusResponse)(nil),      // 45: tidewire.v1.RecordStatusResponse
-	(*FiguresRequest)(nil),            // 46: tidewire.v1.FiguresRequest
-	(*FiguresResponse)(nil),           // 47: tidewire.v1.FiguresResponse
-	(*ConnectionsRequest)(nil),        // 48: tidewire.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 49: tidewire.v1.ConnectionsResponse
-	(*DisconnectRequest)(nil),         // 50: tidewire.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),        // 51: tidewire.v1.DisconnectResponse
-	(*Reply)(nil),                     // 52: tidewire.v1.Reply
-	(*HandReplyRequest)(nil),          // 53: tidewire.v1.HandReplyRequest
-	(*HandReplyResponse)(nil),         // 54: tidewire.v1.HandReplyResponse
-	(*CollectReplyRequest)(nil),       // 55: tidewire.v1.CollectReplyRequest
-	(*CollectReplyResponse)(nil),      // 56: tidewire.v1.CollectReplyResponse
-	(*OriginalRequest)(nil),           // 57: tidewire.v1.OriginalRequest
-	(*OriginalResponse)(nil),          // 58: tidewire.v1.OriginalResponse
+	(*DecidedRequest)(nil),            // 21: tidewire.v1.DecidedRequest
+	(*DecidedResponse)(nil),           // 22: tidewire.v1.DecidedResponse
+	(*ProgressRequest)(nil),           // 23: tidewire.v1.ProgressRequest
+	(*ProgressResponse)(nil),          // 24: tidewire.v1.ProgressResponse
+	(*AppendRequest)(nil),             // 25: tidewire.v1.AppendRequest
+	(*AppendResponse)(nil),            // 26: tidewire.v1.AppendResponse
+	(*FollowRequest)(nil),             // 27: tidewire.v1.FollowRequest
+	(*FollowResponse)(nil),            // 28: tidewire.v1.FollowResponse
+	(*ReadRequest)(nil),               // 29: tidewire.v1.ReadRequest
+	(*ReadResponse)(nil),              // 30: tidewire.v1.ReadResponse
+	(*BoundsRequest)(nil),             // 31: tidewire.v1.BoundsRequest
+	(*BoundsResponse)(nil),            // 32: tidewire.v1.BoundsResponse
+	(*OffsetAtRequest)(nil),           // 33: tidewire.v1.OffsetAtRequest
+	(*OffsetAtResponse)(nil),          // 34: tidewire.v1.OffsetAtResponse
+	(*EpochEndRequest)(nil),           // 35: tidewire.v1.EpochEndRequest
+	(*EpochEndResponse)(nil),          // 36: tidewire.v1.EpochEndResponse
+	(*ProbeRequest)(nil),              // 37: tidewire.v1.ProbeRequest
+	(*ProbeResponse)(nil),             // 38: tidewire.v1.ProbeResponse
+	(*MemberLife)(nil),                // 39: tidewire.v1.MemberLife
+	(*TakeRequest)(nil),               // 40: tidewire.v1.TakeRequest
+	(*TakeResponse)(nil),              // 41: tidewire.v1.TakeResponse
+	(*SettleRequest)(nil),             // 42: tidewire.v1.SettleRequest
+	(*SettleResponse)(nil),            // 43: tidewire.v1.SettleResponse
+	(*StandingsRequest)(nil),          // 44: tidewire.v1.StandingsRequest
+	(*StandingsResponse)(nil),         // 45: tidewire.v1.StandingsResponse
+	(*RecordStatusRequest)(nil),       // 46: tidewire.v1.RecordStatusRequest
+	(*RecordStatusResponse)(nil),      // 47: tidewire.v1.RecordStatusResponse
+	(*FiguresRequest)(nil),            // 48: tidewire.v1.FiguresRequest
+	(*FiguresResponse)(nil),           // 49: tidewire.v1.FiguresResponse
+	(*ConnectionsRequest)(nil),        // 50: tidewire.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 51: tidewire.v1.ConnectionsResponse
+	(*DisconnectRequest)(nil),         // 52: tidewire.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),        // 53: tidewire.v1.DisconnectResponse
+	(*Reply)(nil),                     // 54: tidewire.v1.Reply
+	(*HandReplyRequest)(nil),          // 55: tidewire.v1.HandReplyRequest
+	(*HandReplyResponse)(nil),         // 56: tidewire.v1.HandReplyResponse
+	(*CollectReplyRequest)(nil),       // 57: tidewire.v1.CollectReplyRequest
+	(*CollectReplyResponse)(nil),      // 58: tidewire.v1.CollectReplyResponse
 	(*TouchRequest_Sign)(nil),         // 59: tidewire.v1.TouchRequest.Sign
 	(*AppendRequest_Item)(nil),        // 60: tidewire.v1.AppendRequest.Item
 	(*AppendResponse_Record)(nil),     // 61: tidewire.v1.AppendResponse.Record
@@ -5264,10 +5339,10 @@ var file_tidewire_proto_depIdxs = []int32{
 	5,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
 	5,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
 	4,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
-	37, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
+	39, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
 	5,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
 	73, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
-	37, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
+	39, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
 	76, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
 	78, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
 	5,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
@@ -5275,91 +5350,90 @@ var file_tidewire_proto_depIdxs = []int32{
 	5,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
 	81, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
 	82, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
-	52, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
+	54, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
 	0,  // 40: tidewire.v1.HandReplyResponse.handed:type_name -> tidewire.v1.HandReplyResponse.Handed
-	52, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
+	54, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
 	1,  // 42: tidewire.v1.CollectReplyResponse.fate:type_name -> tidewire.v1.CollectReplyResponse.Fate
-	5,  // 43: tidewire.v1.OriginalRequest.partition:type_name -> tidewire.v1.Partition
-	5,  // 44: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	3,  // 45: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	3,  // 46: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	62, // 47: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	61, // 48: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	4,  // 49: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	4,  // 50: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	5,  // 51: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	5,  // 52: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	5,  // 53: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	5,  // 54: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	5,  // 55: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	5,  // 56: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	6,  // 57: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	3,  // 58: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 59: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
-	72, // 60: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
-	3,  // 61: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 62: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
-	74, // 63: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
-	75, // 64: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
-	3,  // 65: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
-	5,  // 66: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
-	77, // 67: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
-	3,  // 68: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	79, // 69: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
-	5,  // 70: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	7,  // 71: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	9,  // 72: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	11, // 73: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	13, // 74: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	15, // 75: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	19, // 76: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	21, // 77: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	27, // 78: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	29, // 79: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	31, // 80: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	33, // 81: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	35, // 82: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	38, // 83: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	40, // 84: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	42, // 85: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	44, // 86: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	53, // 87: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 88: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
-	57, // 89: tidewire.v1.Broker.Original:input_type -> tidewire.v1.OriginalRequest
-	46, // 90: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	48, // 91: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	50, // 92: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	53, // 93: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
-	55, // 94: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
-	8,  // 95: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	10, // 96: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	12, // 97: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	14, // 98: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	16, // 99: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	20, // 100: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	22, // 101: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	28, // 102: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	30, // 103: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	32, // 104: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	34, // 105: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	36, // 106: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	39, // 107: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	41, // 108: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	43, // 109: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	45, // 110: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	54, // 111: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 112: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
-	58, // 113: tidewire.v1.Broker.Original:output_type -> tidewire.v1.OriginalResponse
-	47, // 114: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	49, // 115: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	51, // 116: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	54, // 117: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
-	56, // 118: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
-	95, // [95:119] is the sub-list for method output_type
-	71, // [71:95] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	5,  // 43: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	3,  // 44: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	3,  // 45: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	62, // 46: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	61, // 47: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	4,  // 48: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	4,  // 49: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	5,  // 50: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	5,  // 51: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	5,  // 52: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	5,  // 53: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	5,  // 54: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	5,  // 55: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	6,  // 56: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	3,  // 57: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 58: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	72, // 59: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	3,  // 60: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 61: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	74, // 62: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	75, // 63: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	3,  // 64: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	5,  // 65: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	77, // 66: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	3,  // 67: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	79, // 68: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
+	5,  // 69: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	7,  // 70: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	9,  // 71: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	11, // 72: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	13, // 73: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	15, // 74: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	19, // 75: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	23, // 76: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	21, // 77: tidewire.v1.Coordinator.Decided:input_type -> tidewire.v1.DecidedRequest
+	29, // 78: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	31, // 79: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	33, // 80: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	35, // 81: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	37, // 82: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	40, // 83: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	42, // 84: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	44, // 85: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	46, // 86: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	55, // 87: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
+	57, // 88: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
+	48, // 89: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	50, // 90: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	52, // 91: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	55, // 92: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
+	57, // 93: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
+	8,  // 94: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	10, // 95: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	12, // 96: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	14, // 97: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	16, // 98: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	20, // 99: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	24, // 100: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	22, // 101: tidewire.v1.Coordinator.Decided:output_type -> tidewire.v1.DecidedResponse
+	30, // 102: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	32, // 103: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	34, // 104: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	36, // 105: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	38, // 106: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	41, // 107: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	43, // 108: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	45, // 109: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	47, // 110: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	56, // 111: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
+	58, // 112: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
+	49, // 113: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	51, // 114: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	53, // 115: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	56, // 116: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
+	58, // 117: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
+	94, // [94:118] is the sub-list for method output_type
+	70, // [70:94] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }

@@ -28,6 +28,7 @@ const (
 	Coordinator_Watch_FullMethodName    = "/tidewire.v1.Coordinator/Watch"
 	Coordinator_Touch_FullMethodName    = "/tidewire.v1.Coordinator/Touch"
 	Coordinator_Progress_FullMethodName = "/tidewire.v1.Coordinator/Progress"
+	Coordinator_Decided_FullMethodName  = "/tidewire.v1.Coordinator/Decided"
 )
 
 // CoordinatorClient is the client API for Coordinator service.
@@ -48,6 +49,8 @@ type CoordinatorClient interface {
 	// Progress tells how far groups have come on a partition, in parts. Any coordinator
 	// answers, once it has come to the index that is asked for.
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressResponse], error)
+	// Decided tells the latest change that the leading coordinator has decided on.
+	Decided(ctx context.Context, in *DecidedRequest, opts ...grpc.CallOption) (*DecidedResponse, error)
 }
 
 type coordinatorClient struct {
@@ -146,6 +149,16 @@ func (c *coordinatorClient) Progress(ctx context.Context, in *ProgressRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordinator_ProgressClient = grpc.ServerStreamingClient[ProgressResponse]
 
+func (c *coordinatorClient) Decided(ctx context.Context, in *DecidedRequest, opts ...grpc.CallOption) (*DecidedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DecidedResponse)
+	err := c.cc.Invoke(ctx, Coordinator_Decided_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinatorServer is the server API for Coordinator service.
 // All implementations must embed UnimplementedCoordinatorServer
 // for forward compatibility.
@@ -164,6 +177,8 @@ type CoordinatorServer interface {
 	// Progress tells how far groups have come on a partition, in parts. Any coordinator
 	// answers, once it has come to the index that is asked for.
 	Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressResponse]) error
+	// Decided tells the latest change that the leading coordinator has decided on.
+	Decided(context.Context, *DecidedRequest) (*DecidedResponse, error)
 	mustEmbedUnimplementedCoordinatorServer()
 }
 
@@ -194,6 +209,9 @@ func (UnimplementedCoordinatorServer) Touch(context.Context, *TouchRequest) (*To
 }
 func (UnimplementedCoordinatorServer) Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressResponse]) error {
 	return status.Error(codes.Unimplemented, "method Progress not implemented")
+}
+func (UnimplementedCoordinatorServer) Decided(context.Context, *DecidedRequest) (*DecidedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Decided not implemented")
 }
 func (UnimplementedCoordinatorServer) mustEmbedUnimplementedCoordinatorServer() {}
 func (UnimplementedCoordinatorServer) testEmbeddedByValue()                     {}
@@ -328,6 +346,24 @@ func _Coordinator_Progress_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordinator_ProgressServer = grpc.ServerStreamingServer[ProgressResponse]
 
+func _Coordinator_Decided_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DecidedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServer).Decided(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordinator_Decided_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServer).Decided(ctx, req.(*DecidedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Coordinator_ServiceDesc is the grpc.ServiceDesc for Coordinator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -354,6 +390,10 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Touch",
 			Handler:    _Coordinator_Touch_Handler,
+		},
+		{
+			MethodName: "Decided",
+			Handler:    _Coordinator_Decided_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
