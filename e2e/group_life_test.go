@@ -54,10 +54,6 @@ func TestTheStatusOfARecordThroughItsLife(t *testing.T) {
 	if _, err := member.RegisterGroup(t.Context(), "lives", "g", `"from":"earliest","lease":"20s","session":"20s"`); err != nil {
 		t.Fatal(err)
 	}
-	harness.Await(t, patience, asked.Name+" has heard of the group", func() bool {
-		_, err := client.New(asked.URL).Group(t.Context(), "lives", "g")
-		return err == nil
-	})
 	want := func(offset int64, status, who string, delivery int) {
 		t.Helper()
 		s := statusOf(t, asked, "lives", client.At{Offset: offset})

@@ -79,7 +79,6 @@ func TestCallersThatGoAwayLeaveNothing(t *testing.T) {
 	api := client.New(n.URL)
 	api.CreateTopic(t, "left", `"partitions":2,"idempotency_window":"4s","retention":{"bytes":67108864}`)
 	s := takeSeat(t, api, "left")
-	served(t, api, "left")
 	round := func(number int) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -28,6 +28,7 @@ func (d *decider) AlterTopic(context.Context, string, cluster.SettingsPatch) (*c
 	return d.topic, nil
 }
 func (d *decider) DeleteTopic(context.Context, string) error { return nil }
+func (d *decider) Decided(context.Context) (uint64, error)   { return 0, nil }
 func (d *decider) Next(context.Context, uint64) (*cluster.Snapshot, error) {
 	return d.Snapshot(), nil
 }

@@ -15,6 +15,7 @@ import (
 	"tidewire/gateway/access"
 	"tidewire/gateway/ask"
 	"tidewire/gateway/budget"
+	"tidewire/gateway/catchup"
 	"tidewire/gateway/census"
 	"tidewire/gateway/connection"
 	"tidewire/gateway/deliver"
@@ -29,7 +30,6 @@ import (
 	"tidewire/gateway/seats"
 	"tidewire/gateway/session"
 	"tidewire/gateway/stream"
-	"tidewire/gateway/topology"
 	"tidewire/gateway/turn"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -50,8 +50,7 @@ type Coordinator interface {
 	CreateTopic(ctx context.Context, spec cluster.TopicSpec) (t *cluster.Topic, created bool, err error)
 	AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
-	topology.Source
-	publish.Changes
+	catchup.Coordinator
 }
 
 // Config of a Gateway. A zero field means its default.
@@ -101,6 +100,7 @@ type Config struct {
 // Gateway serves clients.
 type Gateway struct {
 	cfg       Config
+	present   *catchup.CatchUp
 	router    *router.Router
 	publisher *publish.Publisher
 	pulse     *pulse.Pulse
@@ -131,17 +131,18 @@ func New(cfg Config) *Gateway {
 		routes.Local, local = cfg.Broker, cfg.Broker.Bounds
 	}
 	g.router = router.New(routes)
-	g.publisher = publish.New(publish.Config{Topology: cfg.Coordinator, Leader: g.router, Changes: cfg.Coordinator, Registerer: cfg.Registerer})
+	g.present = catchup.New(cfg.Coordinator, cfg.Registerer)
+	g.publisher = publish.New(publish.Config{Topology: g.present, Leader: g.router, Changes: cfg.Coordinator, Registerer: cfg.Registerer})
 	g.pulse = pulse.New(told(cfg.Touch))
 	g.groups = groups.New(groups.Config{
-		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse, Registerer: cfg.Registerer,
+		Self: cfg.Node, Topology: g.present, Changes: cfg.Coordinator, Places: g.router, Pulse: g.pulse, Registerer: cfg.Registerer,
 		Broker: func(id ident.NodeID) (groups.Broker, error) { return g.router.Groups(id) },
 		Propose: func(ctx context.Context, change cluster.Change) (cluster.Answer, error) {
 			return g.control().decide(ctx, change)
 		},
 	})
 	g.ask = ask.New(ask.Config{
-		Self: cfg.Node, Topology: cfg.Coordinator, Changes: cfg.Coordinator, Publisher: g.publisher, Reader: g.router,
+		Self: cfg.Node, Topology: g.present, Changes: cfg.Coordinator, Publisher: g.publisher, Reader: g.router,
 		Peer: askable(cfg.Peer), Mail: mail(cfg), Registerer: cfg.Registerer,
 	})
 	delivered := deliver.NewMetrics(cfg.Registerer)
@@ -158,7 +159,7 @@ func New(cfg Config) *Gateway {
 		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.sessions = session.New(session.Config{
-		Crew: g.crew, Hub: g.hub, Topology: cfg.Coordinator, Publisher: g.publisher, Groups: g.groups, Ask: g.ask, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: g.present, Publisher: g.publisher, Groups: g.groups, Ask: g.ask, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -174,7 +175,7 @@ func New(cfg Config) *Gateway {
 		Peer: counted(cfg.Peer), Bounds: bounds(cfg.Peer), Registerer: cfg.Registerer,
 	})
 	g.api = httpapi.New(httpapi.Config{
-		Topology: cfg.Coordinator, Control: g.control(), Groups: g.groups, Ask: g.ask, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
+		Topology: g.present, Control: g.control(), Groups: g.groups, Ask: g.ask, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
 		Guard: door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
@@ -195,6 +196,7 @@ func (g *Gateway) control() control {
 // there is time, Drain comes first.
 func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.present.Run(ctx) })
 	group.Go(func() error { return g.hub.Run(ctx) })
 	group.Go(func() error { return g.publisher.Run(ctx) })
 	group.Go(func() error { return g.router.Run(ctx) })

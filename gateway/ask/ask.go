@@ -57,7 +57,7 @@ type Mail interface {
 // Config of Ask. What is not marked is required.
 type Config struct {
 	Self      ident.NodeID
-	Topology  topology.Source
+	Topology  topology.Present
 	Changes   Changes // nil: a leader that moves is found by asking
 	Publisher Publisher
 	Reader    Reader

@@ -13,6 +13,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/testkit/memlog"
 )
 
 // say holds what a client heard against what it should have.
@@ -89,7 +90,7 @@ func TestAReplyBeforeTheRequestIsKnownToBeKept(t *testing.T) {
 			quick := &quick{w: w}
 			a := w.start(one, func(cfg *ask.Config) { cfg.Publisher = quick })
 			c := &client{}
-			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id, Timeout: time.Second}, c); err != nil {
+			if _, err := a.Begin(t.Context(), ask.Request{Topic: "orders", Correlation: id, Timeout: time.Second}, c); err != nil {
 				t.Fatal(err)
 			}
 			if quick.said != "ok" {
@@ -145,7 +146,7 @@ func TestAReplyCountsThoughTheRequestFailed(t *testing.T) {
 				cfg.Publisher = &quick{w: w, err: fault.New(fault.UnknownOutcome, "lost")}
 			})
 			c := &client{}
-			if _, err := a.Begin(ask.Request{Topic: "orders", Correlation: id}, c); err != nil {
+			if _, err := a.Begin(t.Context(), ask.Request{Topic: "orders", Correlation: id}, c); err != nil {
 				t.Fatal(err)
 			}
 			say(t, c, "[reply quick]")
@@ -273,7 +274,7 @@ func TestInboxesThatNobodyGave(t *testing.T) {
 				t.Errorf("%q: %s", s, got)
 			}
 		}
-		if _, err := w.asks[two].Find(&access.Grant{}, to); !fault.Is(err, fault.Forbidden) {
+		if _, err := w.asks[two].Find(t.Context(), &access.Grant{}, to); !fault.Is(err, fault.Forbidden) {
 			t.Error("without the right:", err)
 		}
 		if got := w.reply(two, to, strings.Repeat("x", 1001)); got != "message-too-large" {
@@ -306,6 +307,60 @@ func TestANodeTakesSoManyRequests(t *testing.T) {
 		}
 		if got := w.reply(one, w.last(), "y"); got != "ok" {
 			t.Error(got)
+		}
+	})
+}
+
+// A gateway that has yet to hear of a topic, of its members or of the topic of an inbox
+// finds out before it says that there is none.
+func TestWhoHasNotHeardOfSomethingFindsOut(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		late := &memlog.Late{Now: w}
+		w.start(two, func(cfg *ask.Config) { cfg.Topology = late })
+		had := w.Snapshot()
+		// missed has the gateway miss that there is something.
+		missed := func(without func(s *cluster.Snapshot)) (before int) {
+			w.change(without)
+			late.Miss()
+			w.change(func(s *cluster.Snapshot) {
+				s.Topics, s.ByID, s.Groups, s.Nodes = had.Topics, had.ByID, had.Groups, had.Nodes
+			})
+			return late.Caught()
+		}
+		for name, without := range map[string]func(s *cluster.Snapshot){
+			"topic":   func(s *cluster.Snapshot) { s.Topics, s.ByID = nil, nil },
+			"members": func(s *cluster.Snapshot) { s.Groups = nil },
+		} {
+			for _, id := range []string{"", name} {
+				before := missed(without)
+				c := w.ask(two, named(id))
+				synctest.Wait()
+				if got := c.heard(); !strings.HasPrefix(got, "[accepted") || late.Caught() != before+1 {
+					t.Errorf("the %s, correlation %q: %s, after %d", name, id, got, late.Caught()-before)
+				}
+				if again := w.ask(two, named(id)); late.Caught() != before+1 {
+					t.Errorf("the %s: it finds out again: %s", name, again.heard())
+				}
+			}
+		}
+		for name, without := range map[string]func(s *cluster.Snapshot){
+			"topic": func(s *cluster.Snapshot) { s.Topics, s.ByID = nil, nil },
+			"node":  func(s *cluster.Snapshot) { delete(s.Nodes, one) },
+		} {
+			w.ask(one)
+			synctest.Wait()
+			before := missed(without)
+			if got := w.reply(two, w.last(), "late"); got != "ok" || late.Caught() != before+1 {
+				t.Errorf("the %s of an inbox: %s, after %d", name, got, late.Caught()-before)
+			}
+		}
+		w.change(func(s *cluster.Snapshot) { s.Groups = nil })
+		before := late.Caught()
+		if c := w.ask(two); c.heard() != "[no-responders]" || late.Caught() != before+1 {
+			t.Errorf("nobody serves it: %s", c.heard())
+		}
+		if c := w.ask(two, named("members")); !strings.HasPrefix(c.heard(), "[accepted") || late.Caught() != before+1 {
+			t.Errorf("the repeat of what is known needs no member: %s", c.heard())
 		}
 	})
 }

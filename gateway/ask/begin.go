@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"strings"
 	"time"
@@ -41,9 +43,10 @@ type Request struct {
 }
 
 // Begin sends a request on its way. An error says that it was not; otherwise client hears
-// of what becomes of it, perhaps before Begin returns.
-func (a *Ask) Begin(q Request, client Client) (*Call, error) {
-	c, err := a.begin(&q, client)
+// of what becomes of it, perhaps before Begin returns. It waits, no longer than the request
+// may, where it has to be found out whether there is a topic, or a member of a group.
+func (a *Ask) Begin(ctx context.Context, q Request, client Client) (*Call, error) {
+	c, err := a.begin(ctx, &q, client)
 	if err != nil {
 		a.metrics.ended(err)
 		return nil, err
@@ -51,25 +54,19 @@ func (a *Ask) Begin(q Request, client Client) (*Call, error) {
 	return c, nil
 }
 
-func (a *Ask) begin(q *Request, client Client) (*Call, error) {
+func (a *Ask) begin(ctx context.Context, q *Request, client Client) (*Call, error) {
 	if strings.HasPrefix(q.Topic, "_") {
 		return nil, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", q.Topic).With("field", "topic")
 	}
-	s := a.cfg.Topology.Snapshot()
-	t, ok := s.Topic(q.Topic)
-	if !ok {
-		return nil, topology.NotFound(q.Topic)
-	}
-	if err := check(q, t); err != nil {
+	began := time.Now()
+	s, t, err := a.route(ctx, q)
+	if err != nil {
 		return nil, err
 	}
 	c := &Call{ask: a, client: client, timeout: q.Timeout}
-	c.caller.Of, c.caller.Until = c, time.Now().Add(q.Timeout)
+	c.caller.Of, c.caller.Until = c, began.Add(q.Timeout)
 	if q.Correlation != "" {
 		return c, a.beginLasting(c, q, s, t)
-	}
-	if !served(s, t) {
-		return nil, noResponders(t.Name)
 	}
 	address := inbox.Address{Topic: t.ID, Node: a.cfg.Self, Process: a.process, Token: drawn()}
 	c.caller.Token = address.Token
@@ -81,6 +78,37 @@ func (a *Ask) begin(q *Request, client Client) (*Call, error) {
 	req.Record.Headers = headers(&q.Record, &address, c)
 	a.cfg.Publisher.Publish(req, c.published)
 	return c, nil
+}
+
+// route finds the topic of a request, which has somebody who serves it.
+func (a *Ask) route(ctx context.Context, q *Request) (s snapshot, t *cluster.Topic, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.Timeout, inbox.DefaultTimeout))
+	defer cancel()
+	err = topology.Find(ctx, a.cfg.Topology, func(now snapshot) error {
+		var ok bool
+		s = now
+		if t, ok = s.Topic(q.Topic); !ok {
+			return topology.NotFound(q.Topic)
+		}
+		if err := check(q, t); err != nil {
+			return err
+		}
+		if !served(s, t) && !a.asked(q, t) {
+			return noResponders(t.Name)
+		}
+		return nil
+	})
+	return s, t, err
+}
+
+// asked says that a request is the repeat of one that this gateway knows.
+func (a *Ask) asked(q *Request, t *cluster.Topic) bool {
+	if q.Correlation == "" {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[key{q.Principal, t.ID, q.Correlation}] != nil
 }
 
 // check reads the bounds of a request, and fills in what it leaves out.

@@ -98,6 +98,8 @@ func (w *world) Snapshot() *cluster.Snapshot {
 	return w.snap
 }
 
+func (*world) CatchUp(context.Context) {}
+
 func (w *world) Next(ctx context.Context, after uint64) (*cluster.Snapshot, error) {
 	for {
 		w.mu.Lock()
@@ -292,7 +294,7 @@ func (w *world) ask(at ident.NodeID, change ...func(*ask.Request)) *client {
 		f(&q)
 	}
 	c := &client{}
-	call, err := w.asks[at].Begin(q, c)
+	call, err := w.asks[at].Begin(w.t.Context(), q, c)
 	if err != nil {
 		c.note("%s", fault.KindOf(err).Code())
 	}
@@ -307,7 +309,7 @@ func within(d time.Duration) func(*ask.Request) { return func(q *ask.Request) { 
 // reply replies by a gateway, and says what became of that.
 func (w *world) reply(by ident.NodeID, to, value string) string {
 	w.t.Helper()
-	d, err := w.asks[by].Find(access.Everyone(), to)
+	d, err := w.asks[by].Find(w.t.Context(), access.Everyone(), to)
 	if err == nil {
 		err = w.asks[by].Reply(w.t.Context(), d, &inbox.Reply{ContentType: "text/plain", Value: []byte(value)})
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidewire/gateway/access"
+	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -27,8 +28,9 @@ type Dest struct {
 	address inbox.Address
 }
 
-// Find reads an inbox, for a caller who has the right to reply there.
-func (a *Ask) Find(caller *access.Grant, to string) (d Dest, err error) {
+// Find reads an inbox, for a caller who has the right to reply there. It waits where the
+// topic or the node of the inbox may be too young for this one to have heard of it.
+func (a *Ask) Find(ctx context.Context, caller *access.Grant, to string) (d Dest, err error) {
 	defer func() {
 		if err != nil {
 			a.metrics.returned(err)
@@ -37,8 +39,17 @@ func (a *Ask) Find(caller *access.Grant, to string) (d Dest, err error) {
 	if d.address, err = inbox.Parse(to); err != nil {
 		return d, gone()
 	}
-	if d.Topic = a.cfg.Topology.Snapshot().ByID[d.address.Topic]; d.Topic == nil {
-		return d, gone()
+	err = topology.Find(ctx, a.cfg.Topology, func(s snapshot) error {
+		if d.Topic = s.ByID[d.address.Topic]; d.Topic == nil {
+			return gone()
+		}
+		return nil
+	})
+	if err != nil {
+		return d, err
+	}
+	if node := d.address.Node; node != a.cfg.Self && a.cfg.Topology.Snapshot().Nodes[node] == nil {
+		a.cfg.Topology.CatchUp(ctx)
 	}
 	return d, caller.May(access.Reply, d.Topic.Name)
 }

@@ -45,7 +45,7 @@ type Pulse interface {
 // Config of Groups. All of it is required, but for the Registerer.
 type Config struct {
 	Self     ident.NodeID
-	Topology topology.Source
+	Topology topology.Present
 	Changes  Changes
 	// Broker finds the broker of a node.
 	Broker func(ident.NodeID) (Broker, error)
@@ -64,8 +64,6 @@ const (
 	lookTime = time.Second
 	// lagTime is how long a call waits for the snapshot that it speaks of.
 	lagTime = 2 * time.Second
-	// soonTime is how long one waits for what the snapshot does not have.
-	soonTime = 250 * time.Millisecond
 	// leastPause and mostPause bound the wait for a leader that did not answer.
 	leastPause = 20 * time.Millisecond
 	mostPause  = 200 * time.Millisecond
@@ -101,39 +99,12 @@ func (g *Groups) Run(ctx context.Context) error {
 }
 
 // Find finds a group.
-func (g *Groups) Find(topic, name string) (group.View, error) {
-	return group.Find(g.cfg.Topology.Snapshot(), topic, name)
-}
-
-// soon finds a group that is to be changed or joined. One that is not there may have been
-// made a moment ago at another gateway, so it is waited for a little.
-func (g *Groups) soon(ctx context.Context, topic, name string) (group.View, error) {
-	var v group.View
-	err := g.until(ctx, func(s *cluster.Snapshot) (err error) {
+func (g *Groups) Find(ctx context.Context, topic, name string) (v group.View, err error) {
+	err = topology.Find(ctx, g.cfg.Topology, func(s *cluster.Snapshot) (err error) {
 		v, err = group.Find(s, topic, name)
 		return err
 	})
 	return v, err
-}
-
-// until asks snapshots until one has what is asked for.
-func (g *Groups) until(ctx context.Context, find func(*cluster.Snapshot) error) error {
-	s := g.cfg.Topology.Snapshot()
-	err := find(s)
-	if err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, soonTime)
-	defer cancel()
-	for err != nil {
-		next, late := g.cfg.Changes.Next(ctx, s.Index)
-		if late != nil {
-			break
-		}
-		s = next
-		err = find(s)
-	}
-	return err
 }
 
 // Caller is who speaks as a member, and in which of its lives.

@@ -23,14 +23,7 @@ const looks = 16
 // Register makes a group, with the positions at which it begins, or finds the one of that
 // name with all that is given.
 func (g *Groups) Register(ctx context.Context, topic, name string, s wire.GroupSettings) (v group.View, created bool, err error) {
-	var t *cluster.Topic
-	err = g.until(ctx, func(s *cluster.Snapshot) error {
-		var ok bool
-		if t, ok = s.Topic(topic); !ok {
-			return topology.NotFound(topic)
-		}
-		return nil
-	})
+	t, err := topology.Topic(ctx, g.cfg.Topology, topic)
 	if err != nil {
 		return v, false, err
 	}
@@ -50,7 +43,7 @@ func (g *Groups) Register(ctx context.Context, topic, name string, s wire.GroupS
 
 // Alter changes settings of a group.
 func (g *Groups) Alter(ctx context.Context, topic, name string, patch cluster.GroupPatch) (group.View, error) {
-	v, err := g.soon(ctx, topic, name)
+	v, err := g.Find(ctx, topic, name)
 	if err != nil {
 		return v, err
 	}
@@ -61,7 +54,7 @@ func (g *Groups) Alter(ctx context.Context, topic, name string, patch cluster.Gr
 
 // Delete forgets a group.
 func (g *Groups) Delete(ctx context.Context, topic, name string) error {
-	v, err := g.soon(ctx, topic, name)
+	v, err := g.Find(ctx, topic, name)
 	if err == nil {
 		_, err = g.cfg.Propose(ctx, cluster.Change{GroupDelete: &cluster.GroupDelete{Group: v.Group.ID}})
 	}
@@ -77,7 +70,7 @@ type Move struct {
 
 // Move moves a group to other offsets, or says where it would.
 func (g *Groups) Move(ctx context.Context, topic, name string, m wire.GroupMove) ([]Move, error) {
-	v, err := g.soon(ctx, topic, name)
+	v, err := g.Find(ctx, topic, name)
 	if err != nil {
 		return nil, err
 	}
@@ -205,15 +198,15 @@ type Status struct {
 
 // Status asks the leader what became of a record.
 func (g *Groups) Status(ctx context.Context, topic string, i ident.Index, o ident.Offset) ([]Status, error) {
-	t, err := topology.Topic(g.cfg.Topology, topic)
-	if err == nil {
-		_, err = topology.Partition(t, i)
-	}
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	t, ok := topology.Latest(ctx, g.cfg.Topology).Topic(topic)
+	if !ok {
+		return nil, topology.NotFound(topic)
+	}
+	if _, err := topology.Partition(t, i); err != nil {
+		return nil, err
+	}
 	var found []rpc.RecordStatus
 	failed := g.each(ctx, t, []ident.Index{i}, func(ctx context.Context, b Broker, index uint64, of []ident.Partition) map[ident.Index]error {
 		a, err := b.RecordStatus(ctx, rpc.RecordStatusOf{Index: index, Partition: of[0], Offset: o})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"tidewire/gateway/group"
+	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -26,7 +27,7 @@ func (m *Membership) Life() cluster.MemberLife { return m.LifeOf(m.Member, m.Epo
 // Join begins a life of a member; one without a name gets one. The life before is over,
 // but what it owned stays the member's.
 func (g *Groups) Join(ctx context.Context, topic, name, member string) (Membership, error) {
-	v, err := g.soon(ctx, topic, name)
+	v, err := g.Find(ctx, topic, name)
 	if err != nil {
 		return Membership{}, err
 	}
@@ -69,21 +70,30 @@ func (g *Groups) Heartbeat(ctx context.Context, c Caller, says bool, holds []ide
 // Leave ends a life of a member, whatever life that is where the epoch is 0. What it had
 // goes to others at once.
 func (g *Groups) Leave(ctx context.Context, c Caller) error {
-	v, err := g.live(ctx, c)
-	if c.Epoch == 0 {
-		if v, err = g.Find(c.Topic, c.Group); err != nil {
+	if c.Epoch != 0 {
+		v, err := g.live(ctx, c)
+		if err != nil {
+			return err
+		}
+		return g.leave(ctx, v.LifeOf(c.Member, c.Epoch))
+	}
+	var life cluster.MemberLife
+	err := topology.Find(ctx, g.cfg.Topology, func(s *cluster.Snapshot) error {
+		v, err := group.Find(s, c.Topic, c.Group)
+		if err != nil {
 			return err
 		}
 		m, ok := v.Group.Member(c.Member)
 		if !ok {
 			return fault.New(fault.MemberNotFound, "group %q has no member %q", v.Group.Name, c.Member).With("member", c.Member)
 		}
-		c.Epoch = m.Epoch
-	}
+		life = v.LifeOf(c.Member, m.Epoch)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	return g.leave(ctx, v.LifeOf(c.Member, c.Epoch))
+	return g.leave(ctx, life)
 }
 
 func (g *Groups) leave(ctx context.Context, life cluster.MemberLife) error {

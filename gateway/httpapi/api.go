@@ -80,14 +80,14 @@ type Nodes interface {
 
 // Config of the API. What is marked required has no default.
 type Config struct {
-	Topology  topology.Source // required
-	Control   Controller      // required
-	Publisher Publisher       // required
-	Reader    Reader          // required
-	Streams   Streams         // required
-	Nodes     Nodes           // required
-	Groups    Groups          // required
-	Ask       Asker           // required
+	Topology  topology.Present // required
+	Control   Controller       // required
+	Publisher Publisher        // required
+	Reader    Reader           // required
+	Streams   Streams          // required
+	Nodes     Nodes            // required
+	Groups    Groups           // required
+	Ask       Asker            // required
 	// NotReady gives the reasons why this node cannot serve, as faults; none
 	// when it can. nil: always ready.
 	NotReady func() []error

@@ -70,7 +70,7 @@ func (a *API) readProduceCall(r *http.Request) (c produceCall, err error) {
 	}
 	c.caller, c.client = access.Of(r.Context()), a.cfg.Quota.OfRequest(r)
 	c.principal = c.caller.Principal // asked for the right to publish, so there is one
-	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
+	if c.topic, err = topology.Topic(r.Context(), a.cfg.Topology, name); err != nil {
 		return c, err
 	}
 	q, err := query(r, produceParameters...)

@@ -21,15 +21,17 @@ func (a *API) listConnections(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
 	nodes := []ident.NodeID{a.cfg.Nodes.Self()}
-	if name, ok := q.get("node"); ok {
-		n, err := findNode(snapshot, name)
+	name, one := q.get("node")
+	if one {
+		n, err := a.node(r.Context(), name)
 		if err != nil {
 			return err
 		}
 		nodes[0] = n.ID
-	} else {
+	}
+	snapshot := a.cfg.Topology.Snapshot()
+	if !one {
 		for id, n := range snapshot.Nodes {
 			if id != nodes[0] && n.State != cluster.Dead {
 				nodes = append(nodes, id)

@@ -16,7 +16,7 @@ const eventStream = "text/event-stream"
 
 // events is GET /topics/{topic}/events.
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
-	t, err := topology.Topic(a.cfg.Topology, param(r, "topic"))
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, param(r, "topic"))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *API) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if err := access.Of(r.Context()).May(access.Subscribe, f.Topic); err != nil {
 		return err
 	}
-	t, err := topology.Topic(a.cfg.Topology, f.Topic)
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, f.Topic)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (a *API) subscriptionEvents(w http.ResponseWriter, r *http.Request) error {
 	if err := access.Of(r.Context()).May(access.Subscribe, ref.Topic); err != nil {
 		return err
 	}
-	t, err := topology.Topic(a.cfg.Topology, ref.Topic)
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, ref.Topic)
 	if err != nil {
 		return err
 	}

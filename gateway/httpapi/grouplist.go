@@ -21,7 +21,7 @@ func (a *API) listGroups(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
+	snapshot := topology.Latest(r.Context(), a.cfg.Topology)
 	t, ok := snapshot.Topic(param(r, "topic"))
 	if !ok {
 		return topology.NotFound(param(r, "topic"))

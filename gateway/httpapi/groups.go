@@ -16,7 +16,7 @@ import (
 // Groups serves consumer groups, wherever their coordinator and leaders are;
 // *groups.Groups does. Its errors are faults for the client.
 type Groups interface {
-	Find(topic, name string) (group.View, error)
+	Find(ctx context.Context, topic, name string) (group.View, error)
 	Register(ctx context.Context, topic, name string, s wire.GroupSettings) (v group.View, created bool, err error)
 	Alter(ctx context.Context, topic, name string, patch cluster.GroupPatch) (group.View, error)
 	Delete(ctx context.Context, topic, name string) error
@@ -68,7 +68,7 @@ func (a *API) describeGroup(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	v, err := a.cfg.Groups.Find(param(r, "topic"), param(r, "group"))
+	v, err := a.cfg.Groups.Find(r.Context(), param(r, "topic"), param(r, "group"))
 	if err != nil {
 		return err
 	}

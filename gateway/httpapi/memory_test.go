@@ -70,6 +70,8 @@ func newMemory() *memory {
 
 func (m *memory) Snapshot() *cluster.Snapshot { return m.snapshot.Load() }
 
+func (m *memory) CatchUp(context.Context) {}
+
 func (m *memory) change(f func(*cluster.Snapshot)) {
 	old := m.snapshot.Load()
 	s := *old

@@ -12,6 +12,7 @@ import (
 
 	"tidewire/gateway/access"
 	"tidewire/gateway/census"
+	"tidewire/gateway/topology"
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -51,7 +52,7 @@ func (a *API) describeNode(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	n, err := findNode(a.cfg.Topology.Snapshot(), param(r, "node"))
+	n, err := a.node(r.Context(), param(r, "node"))
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (a *API) drainNode(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	n, err := findNode(a.cfg.Topology.Snapshot(), param(r, "node"))
+	n, err := a.node(r.Context(), param(r, "node"))
 	if err != nil {
 		return err
 	}
@@ -88,6 +89,15 @@ func (a *API) drainNode(w http.ResponseWriter, r *http.Request) error {
 	a.log.Info("draining a node by call", slices.Concat([]any{"node", n.Name, "cancel", cancel}, callerOf(access.Of(r.Context())))...)
 	v := a.nodeView(r.Context())
 	return sendJSON(w, http.StatusAccepted, v.appendNode(nil, v.latest(n)))
+}
+
+// node finds a node by name or id.
+func (a *API) node(ctx context.Context, name string) (n *cluster.Node, err error) {
+	err = topology.Find(ctx, a.cfg.Topology, func(s *cluster.Snapshot) (err error) {
+		n, err = findNode(s, name)
+		return err
+	})
+	return n, err
 }
 
 func findNode(s *cluster.Snapshot, name string) (*cluster.Node, error) {

@@ -16,7 +16,7 @@ import (
 // poll is GET /topics/{topic}: one answer, at once or as soon as there is
 // something.
 func (a *API) poll(w http.ResponseWriter, r *http.Request) error {
-	t, err := topology.Topic(a.cfg.Topology, param(r, "topic"))
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, param(r, "topic"))
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ import (
 
 // Asker is request-reply; *ask.Ask is.
 type Asker interface {
-	Begin(q ask.Request, client ask.Client) (*ask.Call, error)
+	Begin(ctx context.Context, q ask.Request, client ask.Client) (*ask.Call, error)
 	// Find reads an inbox, for who has the right to reply there.
-	Find(caller *access.Grant, to string) (ask.Dest, error)
+	Find(ctx context.Context, caller *access.Grant, to string) (ask.Dest, error)
 	Reply(ctx context.Context, d ask.Dest, r *inbox.Reply) error
 }
 
@@ -45,7 +45,7 @@ func (a *API) request(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", clip(name)).With("field", "topic")
 	}
 	var err error
-	if c.topic, err = topology.Topic(a.cfg.Topology, name); err != nil {
+	if c.topic, err = topology.Topic(r.Context(), a.cfg.Topology, name); err != nil {
 		return err
 	}
 	q, err := query(r, "key", "timeout")
@@ -81,7 +81,7 @@ func (a *API) request(w http.ResponseWriter, r *http.Request) error {
 		c.timeout = max(min(c.timeout, rest), inbox.MinTimeout)
 	}
 	waits := &asking{accepted: make(chan ask.Accepted, 1), ended: make(chan struct{})}
-	call, err := a.cfg.Ask.Begin(ask.Request{Topic: c.topic.Name, Record: rec, Principal: c.caller.Principal, Correlation: id, Timeout: c.timeout}, waits)
+	call, err := a.cfg.Ask.Begin(r.Context(), ask.Request{Topic: c.topic.Name, Record: rec, Principal: c.caller.Principal, Correlation: id, Timeout: c.timeout}, waits)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (x *asking) lines(w http.ResponseWriter, r *http.Request, call *ask.Call) e
 
 // respond is POST /replies/{inbox}.
 func (a *API) respond(w http.ResponseWriter, r *http.Request) error {
-	to, err := a.cfg.Ask.Find(access.Of(r.Context()), param(r, "inbox"))
+	to, err := a.cfg.Ask.Find(r.Context(), access.Of(r.Context()), param(r, "inbox"))
 	if err != nil {
 		return err
 	}

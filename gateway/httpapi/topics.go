@@ -21,7 +21,7 @@ func (a *API) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err := noTopicQuery(r); err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
+	snapshot := topology.Latest(r.Context(), a.cfg.Topology)
 	topics := make([]*cluster.Topic, 0, len(snapshot.Topics))
 	caller := access.Of(r.Context())
 	for _, t := range snapshot.Topics {
@@ -146,7 +146,7 @@ func (a *API) ownTopic(r *http.Request) (string, error) {
 	if strings.HasPrefix(name, "_") {
 		return "", writableName("topic", name)
 	}
-	t, err := topology.Topic(a.cfg.Topology, name)
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, name)
 	if err != nil {
 		return "", err
 	}
@@ -158,16 +158,15 @@ func (a *API) describeTopic(w http.ResponseWriter, r *http.Request) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	snapshot := a.cfg.Topology.Snapshot()
 	name := param(r, "topic")
 	if err := access.Of(r.Context()).Knows(name); err != nil {
 		return err
 	}
-	t, ok := snapshot.Topic(name)
-	if !ok {
-		return topology.NotFound(name)
+	t, err := topology.Topic(r.Context(), a.cfg.Topology, name)
+	if err != nil {
+		return err
 	}
-	return sendJSON(w, http.StatusOK, a.describer(r.Context(), snapshot, t).appendTopic(nil, t))
+	return sendJSON(w, http.StatusOK, a.describer(r.Context(), a.cfg.Topology.Snapshot(), t).appendTopic(nil, t))
 }
 
 // alterTopic is PATCH /topics/{topic}.

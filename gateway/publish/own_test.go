@@ -338,6 +338,8 @@ func TestALeaderWithTooManyProducersKeepsWhatHasNone(t *testing.T) {
 // changing is a topology whose leader moves.
 type changing struct{ *feed.Feed }
 
+func (changing) CatchUp(context.Context) {}
+
 func newChanging() changing {
 	s := orders().snapshot
 	s.Index = 1

@@ -16,6 +16,7 @@ import (
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
+	"tidewire/internal/testkit/memlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,6 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct{ snapshot *cluster.Snapshot }
 
 func (w world) Snapshot() *cluster.Snapshot { return w.snapshot }
+
+func (world) CatchUp(context.Context) {}
 
 // orders has one topic "orders" of two partitions.
 func orders() world {
@@ -319,4 +322,26 @@ func TestTheBudgetHoldsBackAndEnds(t *testing.T) {
 			t.Fatal(r.by)
 		}
 	})
+}
+
+// A topic that this node has yet to hear of is found out about before a record is refused.
+func TestATopicMadeAMomentAgoElsewhereTakesRecords(t *testing.T) {
+	w := orders()
+	now := &world{&cluster.Snapshot{}}
+	late := &memlog.Late{Now: now}
+	late.Miss()
+	now.snapshot = w.snapshot
+	p, r := New(Config{Topology: late, Leader: newLeader()}), &results{}
+	r.publish(p, Request{Topic: "orders", Record: text("there")})
+	r.publish(p, Request{Topic: "orders", Record: text("again")})
+	if got := r.of("there") + ", " + r.of("again"); got != "offset 0, offset 0" || late.Caught() != 1 { // in two partitions
+		t.Errorf("%s, after %d", got, late.Caught())
+	}
+	r.publish(p, Request{Topic: "nothing", Record: text("nowhere")})
+	if got := r.of("nowhere"); got != "topic-not-found" || late.Caught() != 2 {
+		t.Errorf("%s, after %d", got, late.Caught())
+	}
+	if err := p.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

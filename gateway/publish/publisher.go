@@ -35,8 +35,8 @@ const DefaultTimeout = 5 * time.Second
 
 // Config of a Publisher. A zero field means its default.
 type Config struct {
-	Topology topology.Source // required
-	Leader   Appender        // required
+	Topology topology.Present // required
+	Leader   Appender         // required
 	// Changes tells of new leaders, for Run; nil: they are found by asking.
 	Changes Changes
 	// InFlightBytes bounds the records under way on this node where leaders are
@@ -111,7 +111,8 @@ const leaderWait = time.Second
 
 // Publish sends one record on its way and returns; done is called exactly once
 // with what became of it, perhaps before Publish returns, and must not block.
-// Publish blocks while too much is under way, at most for the record's timeout.
+// Publish blocks while too much is under way, or while it is found out whether there is
+// such a topic, at most for the record's timeout.
 func (p *Publisher) Publish(req Request, done func(Result)) {
 	if req.Timeout == 0 {
 		req.Timeout = DefaultTimeout
@@ -153,7 +154,12 @@ func (p *Publisher) check(req *Request) (*cluster.Topic, error) {
 	if strings.HasPrefix(req.Topic, "_") {
 		return nil, fault.New(fault.ReservedName, "topic %q is the cluster's own: readable, not writable", req.Topic)
 	}
-	return topology.Topic(p.cfg.Topology, req.Topic)
+	if t, ok := p.cfg.Topology.Snapshot().Topic(req.Topic); ok {
+		return t, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), req.Timeout)
+	defer cancel()
+	return topology.Topic(ctx, p.cfg.Topology, req.Topic)
 }
 
 // place picks the partition.

@@ -25,8 +25,8 @@ const (
 
 // Asker is request-reply; *ask.Ask is.
 type Asker interface {
-	Begin(q ask.Request, client ask.Client) (*ask.Call, error)
-	Find(caller *access.Grant, to string) (ask.Dest, error)
+	Begin(ctx context.Context, q ask.Request, client ask.Client) (*ask.Call, error)
+	Find(ctx context.Context, caller *access.Grant, to string) (ask.Dest, error)
 	Here(d ask.Dest) bool
 	Reply(ctx context.Context, d ask.Dest, r *inbox.Reply) error
 }
@@ -64,7 +64,7 @@ func (s *session) request(ctx context.Context, f *wire.Frame) error {
 	s.questions[q] = struct{}{}
 	s.mu.Unlock()
 	s.conn.In.Add(1)
-	call, err := s.m.cfg.Ask.Begin(ask.Request{
+	call, err := s.m.cfg.Ask.Begin(ctx, ask.Request{
 		Topic: p.Topic, Record: p.Record, Principal: s.grant.Principal, Correlation: f.Request.Correlation, Timeout: f.Request.Timeout,
 	}, q)
 	s.mu.Lock()
@@ -157,7 +157,7 @@ func (s *session) reply(ctx context.Context, f *wire.Frame) error {
 	if s.m.cfg.Ask == nil {
 		return fault.New(fault.RequesterGone, "this node does not serve requests")
 	}
-	to, err := s.m.cfg.Ask.Find(s.grant, f.Reply.To)
+	to, err := s.m.cfg.Ask.Find(ctx, s.grant, f.Reply.To)
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (m *Manager) reference(ctx context.Context, caller *access.Grant, text stri
 	if err := caller.May(access.Subscribe, ref.Topic); err != nil {
 		return nil, err
 	}
-	t, err := topology.Topic(m.cfg.Topology, ref.Topic)
+	t, err := topology.Topic(ctx, m.cfg.Topology, ref.Topic)
 	if err != nil {
 		return nil, err
 	}

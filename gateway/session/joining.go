@@ -19,7 +19,7 @@ import (
 // Groups serves consumer groups, wherever their coordinator and leaders are;
 // *groups.Groups does.
 type Groups interface {
-	Find(topic, name string) (group.View, error)
+	Find(ctx context.Context, topic, name string) (group.View, error)
 	Register(ctx context.Context, topic, name string, s wire.GroupSettings) (v group.View, created bool, err error)
 	Join(ctx context.Context, topic, name, member string) (groups.Membership, error)
 	End(ctx context.Context, m groups.Membership) error
@@ -61,7 +61,7 @@ func (s *session) join(ctx context.Context, f *wire.Frame) error {
 		return err
 	}
 	if q.Given {
-		v, err := s.m.cfg.Groups.Find(q.Topic, q.Group)
+		v, err := s.m.cfg.Groups.Find(ctx, q.Topic, q.Group)
 		if err != nil || !group.Fits(v.Group, &q.Patch) {
 			_, _, err = s.m.cfg.Groups.Register(ctx, q.Topic, q.Group, q.GroupSettings)
 		}

@@ -63,15 +63,15 @@ const (
 
 // Config of the connections of a node. A zero field means its default.
 type Config struct {
-	Crew      *turn.Crew      // gives connections their turns; required
-	Hub       *deliver.Hub    // required
-	Topology  topology.Source // required
-	Publisher Publisher       // required
-	Groups    Groups          // nil: none are served
-	Ask       Asker           // nil: no requests are served
-	Held      *budget.Budget  // bounds what is leased and not written; nil: one of its own
-	Node      string          // the node's name, for welcome
-	Seats     *seats.Seats    // nil: no bound
+	Crew      *turn.Crew       // gives connections their turns; required
+	Hub       *deliver.Hub     // required
+	Topology  topology.Present // required
+	Publisher Publisher        // required
+	Groups    Groups           // nil: none are served
+	Ask       Asker            // nil: no requests are served
+	Held      *budget.Budget   // bounds what is leased and not written; nil: one of its own
+	Node      string           // the node's name, for welcome
+	Seats     *seats.Seats     // nil: no bound
 
 	Guard       *guard.Guard    // nil: nobody is asked
 	Quota       *quota.Quota    // of each client that publishes; nil: no bound

@@ -45,15 +45,15 @@ func (s *session) welcome(id int64) []byte {
 
 // metadata answers with a topic's layout, by which clients map keys to
 // partitions.
-func (s *session) metadata(_ context.Context, f *wire.Frame) error {
+func (s *session) metadata(ctx context.Context, f *wire.Frame) error {
 	if err := s.grant.Knows(f.Topic); err != nil {
 		return err
 	}
-	snap := s.m.cfg.Topology.Snapshot()
-	t, ok := snap.Topic(f.Topic)
-	if !ok {
-		return topology.NotFound(f.Topic)
+	t, err := topology.Topic(ctx, s.m.cfg.Topology, f.Topic)
+	if err != nil {
+		return err
 	}
+	snap := s.m.cfg.Topology.Snapshot() // for the nodes' names
 	list := []byte{'['}
 	for i := range t.Partitions {
 		if i > 0 {

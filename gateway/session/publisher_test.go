@@ -58,7 +58,7 @@ func (p *publisher) keep(req publish.Request) publish.Result {
 }
 
 func (p *publisher) keepUntagged(req publish.Request) publish.Result {
-	t, err := topology.Topic(p, req.Topic)
+	t, err := topology.Topic(context.Background(), p, req.Topic)
 	if err != nil {
 		return publish.Result{Err: err}
 	}

@@ -42,7 +42,7 @@ func (s *session) subscribe(ctx context.Context, f *wire.Frame) error {
 	if err := s.seat(); err != nil {
 		return err
 	}
-	t, err := topology.Topic(s.m.cfg.Topology, q.Topic)
+	t, err := topology.Topic(ctx, s.m.cfg.Topology, q.Topic)
 	if err != nil {
 		return err
 	}

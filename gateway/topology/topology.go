@@ -4,6 +4,9 @@
 package topology
 
 import (
+	"context"
+	"time"
+
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
@@ -15,12 +18,61 @@ type Source interface {
 	Snapshot() *cluster.Snapshot
 }
 
-// Topic finds a topic by name.
-func Topic(s Source, name string) (*cluster.Topic, error) {
-	if t, ok := s.Snapshot().Topic(name); ok {
-		return t, nil
+// Present is a Source that can be brought up to date.
+type Present interface {
+	Source
+	// CatchUp returns once the snapshot has everything that was answered anywhere before
+	// the call, or a little later where that cannot be had.
+	CatchUp(ctx context.Context)
+}
+
+// Find looks for something in the newest snapshot. What is not there may have been made a
+// moment ago by way of another node, so look is asked again by a snapshot that has all
+// that was answered before.
+func Find(ctx context.Context, s Present, look func(*cluster.Snapshot) error) error {
+	err := look(s.Snapshot())
+	if absent(err) {
+		s.CatchUp(ctx)
+		err = look(s.Snapshot())
 	}
-	return nil, NotFound(name)
+	return err
+}
+
+// Latest is a snapshot to make a list of: it has what was answered anywhere before the
+// call, as far as that can be had soon.
+func Latest(ctx context.Context, s Present) *cluster.Snapshot {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	s.CatchUp(ctx)
+	return s.Snapshot()
+}
+
+// listWait is how long a list may be late: whoever looks again and again is not to wait
+// where nobody answers.
+const listWait = 500 * time.Millisecond
+
+// absent says that something is not there, which may be news to a snapshot.
+func absent(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch fault.KindOf(err) {
+	case fault.TopicNotFound, fault.GroupNotFound, fault.MemberNotFound, fault.NodeNotFound, fault.NoResponders, fault.RequesterGone:
+		return true
+	}
+	return false
+}
+
+// Topic finds a topic by name, as Find does.
+func Topic(ctx context.Context, s Present, name string) (t *cluster.Topic, err error) {
+	err = Find(ctx, s, func(now *cluster.Snapshot) error {
+		var ok bool
+		if t, ok = now.Topic(name); !ok {
+			return NotFound(name)
+		}
+		return nil
+	})
+	return t, err
 }
 
 // NotFound is the error for a topic that does not exist.

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"testing"
 
 	"tidewire/internal/cluster"
@@ -11,6 +12,8 @@ import (
 type world cluster.Snapshot
 
 func (w *world) Snapshot() *cluster.Snapshot { return (*cluster.Snapshot)(w) }
+
+func (w *world) CatchUp(context.Context) {}
 
 // split is a topic whose partition 0 was split into 1 and 2.
 func split() *cluster.Topic {
@@ -36,10 +39,10 @@ func TestOnlyLivePartitionsAreRoutedTo(t *testing.T) {
 
 func TestWhatIsNotThereIsNamed(t *testing.T) {
 	w := &world{Topics: map[string]*cluster.Topic{"t": split()}}
-	if _, err := Topic(w, "x"); !fault.Is(err, fault.TopicNotFound) {
+	if _, err := Topic(t.Context(), w, "x"); !fault.Is(err, fault.TopicNotFound) {
 		t.Error(err)
 	}
-	topic, err := Topic(w, "t")
+	topic, err := Topic(t.Context(), w, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,5 +51,49 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	}
 	if p, err := Partition(topic, 2); err != nil || p.Index != 2 {
 		t.Error(p, err)
+	}
+}
+
+// behind is a node that has not heard of what it catches up with.
+type behind struct {
+	snapshot, next *cluster.Snapshot
+	caught         int
+}
+
+func (b *behind) Snapshot() *cluster.Snapshot { return b.snapshot }
+func (b *behind) CatchUp(context.Context)     { b.snapshot = b.next; b.caught++ }
+
+func TestWhatIsNotThereIsLookedForOnceMore(t *testing.T) {
+	one := &cluster.Snapshot{Topics: map[string]*cluster.Topic{"t": split()}}
+	b := &behind{snapshot: &cluster.Snapshot{}, next: one}
+	if topic, err := Topic(t.Context(), b, "t"); err != nil || topic != one.Topics["t"] || b.caught != 1 {
+		t.Errorf("%v, %v after %d", topic, err, b.caught)
+	}
+	if _, err := Topic(t.Context(), b, "t"); err != nil || b.caught != 1 {
+		t.Errorf("what is there is looked for: %v, %d", err, b.caught)
+	}
+	if topic, err := Topic(t.Context(), b, "x"); !fault.Is(err, fault.TopicNotFound) || topic != nil || b.caught != 2 {
+		t.Errorf("%v, %v after %d", topic, err, b.caught)
+	}
+	if s := Latest(t.Context(), b); s != one || b.caught != 3 {
+		t.Errorf("a list of %p, want of %p", s, one)
+	}
+	b.caught = 2
+	for _, err := range []error{nil, fault.New(fault.Invalid, "no"), fault.New(fault.PartitionNotFound, "no"), context.Canceled} {
+		if got := Find(t.Context(), b, func(*cluster.Snapshot) error { return err }); got != err || b.caught != 2 {
+			t.Errorf("%v for %v, after %d", got, err, b.caught)
+		}
+	}
+	for _, kind := range []fault.Kind{fault.GroupNotFound, fault.MemberNotFound, fault.NodeNotFound, fault.NoResponders, fault.RequesterGone} {
+		before, looks := b.caught, 0
+		err := Find(t.Context(), b, func(*cluster.Snapshot) error {
+			if looks++; looks == 2 {
+				return nil
+			}
+			return fault.New(kind, "not yet")
+		})
+		if err != nil || b.caught != before+1 {
+			t.Errorf("%s: %v", kind.Code(), err)
+		}
 	}
 }

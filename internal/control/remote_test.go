@@ -418,6 +418,25 @@ func TestSignsOfLifeGoToTheLeaderHoweverMany(t *testing.T) {
 	})
 }
 
+func TestTheLeaderSaysWhatIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet()
+		r, end := follow(t, f)
+		defer end()
+		if _, err := r.Next(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		f.set(func() { f.leader, f.index = n2, 44 }) // whom the one that led before names
+		if index, err := r.Decided(t.Context()); err != nil || index != 44 {
+			t.Errorf("%d, %v", index, err)
+		}
+		f.set(func() { f.leader = ident.NodeID{} })
+		if _, err := r.Decided(t.Context()); !fault.Is(err, fault.CoordinatorUnavailable) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestProgressIsAskedForUntilACoordinatorHasComeToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet()

@@ -74,6 +74,9 @@ func (c *Cluster) Snapshot() *cluster.Snapshot {
 	return c.snapshotLocked()
 }
 
+// CatchUp has nothing to do: nothing is decided anywhere else.
+func (c *Cluster) CatchUp(context.Context) {}
+
 func (c *Cluster) snapshotLocked() *cluster.Snapshot {
 	if base := c.log.Snapshot(); base != c.base || c.snap == nil {
 		c.base = base

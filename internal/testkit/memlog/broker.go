@@ -1,6 +1,7 @@
 package memlog
 
 import (
+	"context"
 	"maps"
 	"sync"
 
@@ -69,3 +70,6 @@ func (b *Broker) Snapshot() *cluster.Snapshot {
 	defer b.mu.Unlock()
 	return b.snap
 }
+
+// CatchUp has nothing to do: no topic is made anywhere else.
+func (b *Broker) CatchUp(context.Context) {}
