@@ -71,7 +71,7 @@ const (
 )
 
 type renewal struct {
-	life    cluster.Life
+	cluster.Renewal
 	granted chan bool // holds the answer
 }
 
@@ -230,9 +230,12 @@ func (r *rule) grant(batch []*renewal) {
 	for _, one := range batch {
 		ok := false
 		if r.lives != nil {
-			ok = r.lives.Renewed(one.life, now)
-		} else if n := s.Nodes[one.life.Node]; n != nil {
-			ok = n.Life() == one.life && n.Serves()
+			ok = r.lives.Renewed(one.Life, now)
+			if ok && one.Full {
+				r.planner.Full(one.Life.Node, now)
+			}
+		} else if n := s.Nodes[one.Life.Node]; n != nil {
+			ok = n.Life() == one.Life && n.Serves()
 		}
 		one.granted <- ok
 	}
@@ -271,10 +274,10 @@ func (r *rule) prove(ctx context.Context) {
 }
 
 // renew says whether a life gets a lease.
-func (r *rule) renew(ctx context.Context, life cluster.Life) (bool, error) {
+func (r *rule) renew(ctx context.Context, asked cluster.Renewal) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, proofLimit)
 	defer cancel()
-	one := &renewal{life: life, granted: make(chan bool, 1)}
+	one := &renewal{Renewal: asked, granted: make(chan bool, 1)}
 	select {
 	case r.renewals <- one:
 	case <-r.done:

@@ -18,6 +18,7 @@ type brokers struct {
 	mu    sync.Mutex
 	state map[ident.NodeID]cluster.Outcome
 	asked map[ident.NodeID]int
+	full  ident.NodeID // whose disk is; zero: nobody's
 }
 
 func (b *brokers) set(id ident.NodeID, o cluster.Outcome) {
@@ -53,11 +54,11 @@ func (b *brokers) renewing(t *testing.T, all []*coordinator.Coordinator, lives [
 					return
 				}
 				b.mu.Lock()
-				alive := b.state[life.Node] == cluster.Answered
+				alive, full := b.state[life.Node] == cluster.Answered, b.full == life.Node
 				b.mu.Unlock()
 				if alive {
 					limited, end := context.WithTimeout(ctx, every)
-					_, _ = all[i%len(all)].Renew(limited, cluster.Renewal{Life: life}) // tried again
+					_, _ = all[i%len(all)].Renew(limited, cluster.Renewal{Life: life, Full: full}) // tried again
 					end()
 				}
 			}
@@ -172,6 +173,16 @@ func TestAReportAboutALivingNodeHarmsNobody(t *testing.T) {
 	if all[0].Snapshot().Nodes[lives[1].Node].Over() {
 		t.Fatal("it is over")
 	}
+}
+
+func TestANodeThatSaysThatItsDiskIsFullLeadsNothingAnyMore(t *testing.T) {
+	all, b, lives := reigning(t, time.Hour)
+	began := time.Now()
+	b.mu.Lock()
+	b.full = lives[0].Node
+	b.mu.Unlock()
+	eventually(t, patience, "it leads nothing", func() bool { return ledBy(all[0].Snapshot(), lives[0].Node) == 0 })
+	t.Logf("after %s", time.Since(began).Round(time.Millisecond))
 }
 
 func TestADrainedNodeLeadsNothingAnyMore(t *testing.T) {

@@ -53,7 +53,7 @@ func (c *Coordinator) ServeRenew(ctx context.Context, r cluster.Renewal) (cluste
 	if rule == nil {
 		return cluster.Lease{}, c.notLeading()
 	}
-	granted, err := rule.renew(ctx, r.Life)
+	granted, err := rule.renew(ctx, r)
 	if err != nil {
 		return cluster.Lease{}, err
 	}

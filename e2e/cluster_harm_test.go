@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,6 +209,9 @@ func TestAFullDiskOfOneBroker(t *testing.T) {
 			}
 		}
 		return true
+	})
+	c.AwaitTopic(patience, "filling", "others lead what it led", func(info client.TopicInfo) bool {
+		return !slices.Contains(slices.Collect(maps.Values(harness.Leaders(info))), full.Name)
 	})
 	awaitReadiness(t, full, 200, "takes no records")
 	roomy, tight := client.New(c.Members[0].URL), client.New(full.URL) // one connection each, however often they are asked

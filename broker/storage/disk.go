@@ -84,6 +84,19 @@ func (l *Log) Admit(n int) error {
 	return l.store.admit(n)
 }
 
+// Full says that the disk may not take the next record, however large that is: it is known
+// before anything is refused.
+func (s *Store) Full() bool {
+	if s.journal == nil {
+		return false // the folder is read-only, and leads nothing
+	}
+	free, spoken := s.spoken()
+	return free-spoken < s.cfg.MinFreeBytes+largest || fault.Is(s.journal.Room(0), fault.DiskFull)
+}
+
+// largest is what a record may have, whatever its topic.
+const largest = 16 << 20
+
 func (s *Store) admit(n int) error {
 	unflushed := s.unflushed.Load()
 	free, spoken := s.spoken()

@@ -109,6 +109,32 @@ func TestAFullDiskRefusesAndHeals(t *testing.T) {
 	})
 }
 
+// It is known before a record is refused, of whatever size.
+func TestADiskIsFullBeforeItRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := faultfs.New(64 << 20)
+		cfg := small("/data")
+		cfg.FS, cfg.MinFreeBytes = disk, 1<<20
+		s := start(t, cfg)
+		defer s.mustClose(t)
+		l := s.mustLog(t, part(1), LogConfig{})
+		for capacity, want := range map[int64]bool{10 << 20: true, 16 << 20: true, 64 << 20: false} {
+			disk.SetCapacity(capacity)
+			time.Sleep(time.Second)
+			if err := l.Admit(300); err != nil || s.Full() != want {
+				t.Errorf("%d MiB: full %v, %v", capacity>>20, s.Full(), err)
+			}
+		}
+		disk.SetCapacity(1 << 19)
+		time.Sleep(time.Second)
+		if err := l.Admit(300); !fault.Is(err, fault.DiskFull) || !s.Full() {
+			t.Errorf("full %v, %v", s.Full(), err)
+		}
+		disk.SetCapacity(64 << 20)
+		time.Sleep(time.Second)
+	})
+}
+
 // What is written between two questions for the free space counts: a disk that
 // takes everything in no time still keeps what has to stay free.
 func TestAFastDiskKeepsItsFreeSpace(t *testing.T) {

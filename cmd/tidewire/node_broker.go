@@ -35,6 +35,7 @@ func (n *node) prepare(context.Context) error {
 	}
 	n.registration = registration.New(registration.Config{
 		Coordinator: n.director, Notes: notes{n.store}, Node: n.self, Unfit: n.store.Damaged, OnLife: n.live,
+		Full:  n.store.Full,
 		Lease: n.cfg.BrokerLease, Logger: n.log.With(obs.Component, "registration"),
 	})
 	n.addresses.registration.Store(n.registration)

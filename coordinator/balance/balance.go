@@ -41,6 +41,9 @@ const (
 	again = 5 * time.Second
 	// longest bounds how long a takeover waits after others.
 	longest = time.Minute
+	// fullFor is how long a node counts as full after it has said so: retention frees a
+	// little now and then, and leaders are not to go to and fro with it.
+	fullFor = 30 * time.Second
 )
 
 // Planner remembers since when things are so. One goroutine owns it.
@@ -48,8 +51,9 @@ type Planner struct {
 	cfg        Config
 	nodes      map[ident.NodeID]*node
 	partitions map[ident.Partition]*partition
-	planned    time.Time // when moves were planned last
-	due        time.Time // when the last plan wants the next one at the latest; zero: it does not care
+	full       map[ident.NodeID]time.Time // when a node last said that its disk takes nothing
+	planned    time.Time                  // when moves were planned last
+	due        time.Time                  // when the last plan wants the next one at the latest; zero: it does not care
 }
 
 // node is what is remembered of one node.
@@ -73,8 +77,12 @@ type partition struct {
 
 // New is a planner without memory.
 func New(cfg Config) *Planner {
-	return &Planner{cfg: cfg.withDefaults(), nodes: map[ident.NodeID]*node{}, partitions: map[ident.Partition]*partition{}}
+	return &Planner{cfg: cfg.withDefaults(), nodes: map[ident.NodeID]*node{}, partitions: map[ident.Partition]*partition{}, full: map[ident.NodeID]time.Time{}}
 }
+
+// Full notes that a node says that its disk takes no records. It leads nothing then that
+// another replica in sync can lead.
+func (p *Planner) Full(id ident.NodeID, now time.Time) { p.full[id] = now }
 
 // Due is when something that waited for its time should be planned, though nothing has
 // changed; zero: nothing waits so.
@@ -116,6 +124,7 @@ func (v *view) remember() {
 		}
 	}
 	maps.DeleteFunc(v.nodes, func(id ident.NodeID, _ *node) bool { return v.s.Nodes[id] == nil })
+	maps.DeleteFunc(v.full, func(id ident.NodeID, at time.Time) bool { return v.s.Nodes[id] == nil || v.now.Sub(at) >= fullFor })
 	maps.DeleteFunc(v.partitions, func(ref ident.Partition, _ *partition) bool {
 		t := v.s.ByID[ref.Topic]
 		if t == nil {
@@ -165,6 +174,15 @@ func (v *view) drains(id ident.NodeID) bool { return v.s.Nodes[id].State == clus
 
 // stays says that a node is up and takes leaders and replicas.
 func (v *view) stays(id ident.NodeID) bool { return v.up(id) && !v.drains(id) }
+
+// isFull says that a node's disk takes nothing, or did a while ago.
+func (v *view) isFull(id ident.NodeID) bool {
+	_, full := v.full[id]
+	return full
+}
+
+// takes says that a node is up, takes leaders and has room.
+func (v *view) takes(id ident.NodeID) bool { return v.stays(id) && !v.isFull(id) }
 
 // settled says that a node has served for a while.
 func (v *view) settled(id ident.NodeID) bool {

@@ -518,3 +518,63 @@ func sameParts(a, b *cluster.Change) bool {
 	}
 	return *a.Retire == *b.Retire
 }
+
+// A node whose disk is full gives what it leads to replicas in sync that have room, and
+// has it back once it has had room for a while. What nobody else can lead stays.
+func TestAFullNodeLeadsWhatNobodyElseCan(t *testing.T) {
+	s := newSim(t, balance.Config{}, 3)
+	s.create(6, 3)
+	s.create(3, 1)
+	s.run(20*time.Second, tick)
+	_, before := s.held()
+	alone := 0
+	for _, p := range partitionsOf(t, s, "t2") {
+		if p.Leader == node(0) {
+			alone++
+		}
+	}
+	if before[node(0)] <= alone {
+		t.Fatal(describe(s))
+	}
+	full := func(d time.Duration, of ...ident.NodeID) {
+		for began := s.now; s.now.Sub(began) < d; {
+			for _, id := range of {
+				s.p.Full(id, s.now)
+			}
+			s.run(tick, tick)
+		}
+	}
+	epochs := func() (sum ident.Epoch) {
+		for _, p := range partitionsOf(t, s, "t1") {
+			sum += p.LeaderEpoch
+		}
+		return sum
+	}
+	began := epochs()
+	full(30*time.Second, node(0))
+	if _, led := s.held(); led[node(0)] != alone {
+		t.Fatal("it leads more than nobody else can", describe(s))
+	}
+	moved := epochs()
+	if moved-began != ident.Epoch(before[node(0)]-alone) {
+		t.Errorf("%d changes of leaders for %d that it led", moved-began, before[node(0)]-alone)
+	}
+	full(30*time.Second, node(0), node(1), node(2)) // nobody is better than who leads
+	s.run(25*time.Second, tick)
+	if epochs() != moved {
+		t.Error("leaders go to and fro", describe(s))
+	}
+	s.run(30*time.Second, tick)
+	if _, led := s.held(); led[node(0)] != before[node(0)] {
+		t.Error("it has room and does not lead again", describe(s))
+	}
+}
+
+func partitionsOf(t *testing.T, s *sim, name string) []cluster.Partition {
+	t.Helper()
+	topic, ok := s.m.Snapshot().Topic(name)
+	if !ok {
+		t.Fatal("there is no topic", name)
+	}
+	return topic.Partitions
+}

@@ -9,10 +9,11 @@
 // comes too late does nothing. The planner does not ask twice for the same version within
 // a while, and never has more than a few moves of data under way.
 //
-// What is done at once: leaders leave a node that drains, and a partition without a
-// leader gets one that may lead. What waits, so that nothing flaps: a takeover by an
+// What is done at once: leaders leave a node that drains, and one whose disk is full where
+// another in sync has room, and a partition without a leader gets one that may lead. What waits, so that nothing flaps: a takeover by an
 // electable follower waits for one and a half times the lag that a follower is allowed, and
-// longer each time (rule C3); a first choice leads again once its partition has been well for a
+// longer each time (rule C3); a node that was full has room once it has not said so for half a
+// minute; a first choice leads again once its partition has been well for a
 // while; a dead node's replicas stay its own for ReplaceAfter, because most nodes come
 // back, unless another node has come in its place.
 //

@@ -28,7 +28,8 @@ func (v *view) hand(t *cluster.Topic, p *cluster.Partition, led map[ident.NodeID
 	ref := t.Ref(p.Index)
 	short := len(p.ISR) < t.Settings.MinInsync
 	none := p.Leader == (ident.NodeID{})
-	if !none && !short && p.Leader == p.Replicas[0] && !v.leaderDrains(p) {
+	leaves := v.leaderDrains(p) || v.isFull(p.Leader)
+	if !none && !short && p.Leader == p.Replicas[0] && !leaves {
 		if known := v.partitions[ref]; known != nil { // it is well
 			v.of(ref, p)
 			if v.now.Sub(known.since) >= longest {
@@ -45,8 +46,12 @@ func (v *view) hand(t *cluster.Topic, p *cluster.Partition, led map[ident.NodeID
 		led[id]++
 		*into = append(*into, cluster.ElectOf{Partition: ref, Version: p.Version, Leader: id, Takeover: takeover})
 	}
-	if none || v.leaderDrains(p) {
-		if id, ok := best(p.ISR, v.stays, led); ok {
+	if none || leaves {
+		id, ok := best(p.ISR, v.takes, led)
+		if !ok && (none || v.leaderDrains(p)) { // who leads and is full may as well go on
+			id, ok = best(p.ISR, v.stays, led)
+		}
+		if ok {
 			if v.may(known) {
 				elect(&v.urgent, id, false)
 			}
@@ -102,7 +107,7 @@ func (v *view) successor(p *cluster.Partition, stuck bool) (ident.NodeID, bool) 
 func (v *view) returns(p *cluster.Partition, known *partition) bool {
 	first := p.Replicas[0]
 	if p.Leader == (ident.NodeID{}) || p.Leader == first || slices.Contains(p.Removing, first) ||
-		!slices.Contains(p.ISR, first) || !v.settled(first) || v.now.Sub(known.since) < v.cfg.Settled {
+		!slices.Contains(p.ISR, first) || v.isFull(first) || !v.settled(first) || v.now.Sub(known.since) < v.cfg.Settled {
 		return false
 	}
 	return !slices.ContainsFunc(p.Replicas, func(id ident.NodeID) bool {

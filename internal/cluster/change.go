@@ -231,7 +231,10 @@ type Answer struct {
 }
 
 // Renewal asks for a broker's lease.
-type Renewal struct{ Life Life }
+type Renewal struct {
+	Life Life
+	Full bool // its disk takes no records at the moment
+}
 
 // Lease is what the leading coordinator grants a life. It counts from the moment
 // at which its renewal was sent, by the clock of who sent it.

@@ -46,6 +46,8 @@ type Config struct {
 	// fault.Fenced says that another life has to begin in its place. nil: nobody wants
 	// to know.
 	OnLife func(ctx context.Context, life cluster.Life, unfit []ident.Partition, s *cluster.Snapshot) error
+	// Full says that this node's disk takes no records at the moment; nil: it always does.
+	Full   func() bool
 	Lease  time.Duration // as the coordinator is expected to grant it; 2 s
 	Logger *slog.Logger
 }
@@ -79,6 +81,9 @@ func New(cfg Config) *Registration {
 	}
 	if cfg.Unfit == nil {
 		cfg.Unfit = func() []ident.Partition { return nil }
+	}
+	if cfg.Full == nil {
+		cfg.Full = func() bool { return false }
 	}
 	if cfg.OnLife == nil {
 		cfg.OnLife = func(context.Context, cluster.Life, []ident.Partition, *cluster.Snapshot) error { return nil }

@@ -34,6 +34,8 @@ type scene struct {
 	lag     bool          // the feed does not follow
 	decided uint64        // by the coordinator that grants leases
 	mute    bool          // nobody hears that it is activated
+	full    bool          // its disk is
+	said    bool          // that it is, in the latest renewal
 }
 
 func newScene() *scene {
@@ -120,6 +122,7 @@ func (s *scene) Renew(ctx context.Context, r cluster.Renewal) (cluster.Lease, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.said = r.Full
 	n := s.now.Nodes[r.Life.Node]
 	switch {
 	case s.down:
@@ -150,6 +153,11 @@ func (s *scene) run(t *testing.T, unfit int) (r *registration.Registration, end 
 		Coordinator: s, Notes: s,
 		Node:  func() cluster.Node { return cluster.Node{ID: me, Name: "seven"} },
 		Unfit: func() []ident.Partition { return make([]ident.Partition, unfit) },
+		Full: func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.full
+		},
 		OnLife: func(_ context.Context, l cluster.Life, declared []ident.Partition, at *cluster.Snapshot) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -185,6 +193,15 @@ func TestALifeFromItsBeginningToItsEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		if !r.Holds() || s.told() != "" {
 			t.Fatal("the lease was not kept")
+		}
+		for _, full := range []bool{true, false} {
+			s.set(func() { s.full = full })
+			time.Sleep(time.Second)
+			s.set(func() {
+				if s.said != full {
+					t.Errorf("full %v, and said so: %v", full, s.said)
+				}
+			})
 		}
 		if err := end(); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func (r *Registration) again(ctx context.Context, life cluster.Life) error {
 	sent := time.Now()
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Lease/2)
 	defer cancel()
-	lease, err := r.cfg.Coordinator.Renew(limited, cluster.Renewal{Life: life})
+	lease, err := r.cfg.Coordinator.Renew(limited, cluster.Renewal{Life: life, Full: r.cfg.Full()})
 	switch {
 	case err == nil:
 		leases := r.state.Load().leases.With(time.Now(), sent.Add(lease.For), lease.Index)

@@ -30,7 +30,7 @@ func (r *Peer) Propose(ctx context.Context, request cluster.RequestID, change cl
 
 // Renew asks the leading coordinator for a lease. It counts from before the call.
 func (r *Peer) Renew(ctx context.Context, q cluster.Renewal) (cluster.Lease, error) {
-	a, err := call(ctx, r, fault.CoordinatorUnavailable, asks, r.coordinator.Renew, &tidewirepb.RenewRequest{Life: lifeMessage(q.Life)})
+	a, err := call(ctx, r, fault.CoordinatorUnavailable, asks, r.coordinator.Renew, &tidewirepb.RenewRequest{Life: lifeMessage(q.Life), Full: q.Full})
 	if err != nil {
 		return cluster.Lease{}, err
 	}

@@ -49,7 +49,7 @@ func (c coordinatorService) Renew(ctx context.Context, r *tidewirepb.RenewReques
 	if err != nil {
 		return nil, refuse(fault.As(err))
 	}
-	lease, err := b.ServeRenew(ctx, cluster.Renewal{Life: life})
+	lease, err := b.ServeRenew(ctx, cluster.Renewal{Life: life, Full: r.Full})
 	if err != nil {
 		return nil, statusOf(err)
 	}

@@ -224,7 +224,7 @@ func TestCallsOfTheCoordinator(t *testing.T) {
 		t.Errorf("called by %+v", c.caller)
 	}
 	life := cluster.Life{Node: nodeA, Epoch: 2}
-	if l, err := r.Renew(t.Context(), cluster.Renewal{Life: life}); err != nil || !reflect.DeepEqual(l, granted) || c.renewal.Life != life {
+	if l, err := r.Renew(t.Context(), cluster.Renewal{Life: life, Full: true}); err != nil || !reflect.DeepEqual(l, granted) || c.renewal != (cluster.Renewal{Life: life, Full: true}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	suspicion := cluster.Suspicion{From: nodeA, Life: cluster.Life{Node: nodeB, Epoch: 1}, Refused: true}

@@ -531,6 +531,7 @@ func (x *ProposeResponse) GetAnswer() *Document {
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Life          *Life                  `protobuf:"bytes,1,opt,name=life,proto3" json:"life,omitempty"`
+	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // the disk takes no records
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +571,13 @@ func (x *RenewRequest) GetLife() *Life {
 		return x.Life
 	}
 	return nil
+}
+
+func (x *RenewRequest) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
 }
 
 type RenewResponse struct {
@@ -4892,9 +4900,10 @@ const file_tidewire_proto_rawDesc = "" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12-\n" +
 	"\x06change\x18\x02 \x01(\v2\x15.tidewire.v1.DocumentR\x06change\"@\n" +
 	"\x0fProposeResponse\x12-\n" +
-	"\x06answer\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\x06answer\"5\n" +
+	"\x06answer\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\x06answer\"I\n" +
 	"\fRenewRequest\x12%\n" +
-	"\x04life\x18\x01 \x01(\v2\x11.tidewire.v1.LifeR\x04life\"<\n" +
+	"\x04life\x18\x01 \x01(\v2\x11.tidewire.v1.LifeR\x04life\x12\x12\n" +
+	"\x04full\x18\x02 \x01(\bR\x04full\"<\n" +
 	"\rRenewResponse\x12+\n" +
 	"\x05lease\x18\x01 \x01(\v2\x15.tidewire.v1.DocumentR\x05lease\"d\n" +
 	"\rReportRequest\x12\x12\n" +
