@@ -82,6 +82,7 @@ func marshalTake(r *tidewirepb.TakeResponse) (mem.BufferSlice, error) {
 		e.close(o)
 	}
 	e.bool(2, r.More)
+	e.varint(3, uint64(r.Held))
 	return pieces(&e), nil
 }
 
