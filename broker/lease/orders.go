@@ -149,7 +149,7 @@ func (m *Machine) member(id string) (cluster.Member, bool) {
 // hands: it can be released, and that is what to say.
 func (m *Machine) Free(now time.Time) (of cluster.ReleaseOf, free bool) {
 	m.tick(now)
-	if m.over || !m.exclusive() || m.owner.Next == "" || m.lost > 0 || m.now < m.grace {
+	if m.over || !m.exclusive() || m.owner.Next == "" || m.lost > 0 || m.now < m.grace || m.now < m.hold {
 		return of, false
 	}
 	if h := m.hands[m.owner.Member]; h != nil && (h.leased > 0 || m.now < h.until || len(h.acks) > 0 || h.sent > 0) {
