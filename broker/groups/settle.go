@@ -63,6 +63,7 @@ func (g *Groups) settle(ctx context.Context, by time.Time, s *rpc.Settle, of *rp
 	var failed error
 	err = u.with(func(m *lease.Machine, now time.Time) {
 		m.Moved(now, b.Start, b.HW)
+		m.Hear(now, s.MemberLife, rpc.Hearing{Taker: s.Taker, Call: s.Call, Heard: of.Heard})
 		var did lease.Settlement
 		if did, failed = m.Settle(now, s.MemberLife, *of); failed != nil {
 			return

@@ -137,7 +137,7 @@ func (c *taking) try(ctx context.Context) bool {
 		}
 		err := c.g.leased()
 		if err == nil {
-			err = u.take(ctx, c, &c.of[i])
+			err = u.take(ctx, c, i)
 		}
 		c.of[i].Err = err
 		failed = failed || err != nil && !errors.Is(err, errLoading)
@@ -148,8 +148,9 @@ func (c *taking) try(ctx context.Context) bool {
 }
 
 // take leases what there is for the member here.
-func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
-	limit, err := u.allowed(c)
+func (u *unit) take(ctx context.Context, c *taking, i int) error {
+	heard := c.Hearing(i)
+	limit, err := u.allowed(c, heard)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
 			c.could = c.could || limit > 0 && m.Ready(now, c.by)
 		case limit > 0:
 			limit = min(limit, c.fits(u.each.Load()))
-			leases, failed = m.Take(now, c.by, limit)
+			leases, failed = m.Take(now, c.by, limit, heard)
 		}
 		if m.Ready(now, c.by) {
 			c.more = c.more || c.Limit > 0
@@ -178,7 +179,7 @@ func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
 	if err = cmp.Or(err, failed); err != nil || len(leases) == 0 {
 		return err
 	}
-	given, err := u.deliver(ctx, c, leases, &held, of)
+	given, err := u.deliver(ctx, c, leases, &held, &c.of[i])
 	if given < len(leases) {
 		c.more = true
 		u.undo(c.by, leases[given:])
@@ -191,7 +192,7 @@ func (u *unit) take(ctx context.Context, c *taking, of *rpc.TakenOf) error {
 }
 
 // allowed is how many records the member may be given here, of what the Take asks for.
-func (u *unit) allowed(c *taking) (limit int, err error) {
+func (u *unit) allowed(c *taking, heard rpc.Hearing) (limit int, err error) {
 	b, err := u.post.bounds()
 	if err != nil {
 		return 0, err
@@ -199,7 +200,7 @@ func (u *unit) allowed(c *taking) (limit int, err error) {
 	var most int
 	failed := u.with(func(m *lease.Machine, now time.Time) {
 		m.Moved(now, b.Start, b.HW)
-		_, err = m.Take(now, c.by, 0)
+		_, err = m.Take(now, c.by, 0, heard)
 		most = u.group.Settings.MaxInFlight
 	})
 	if err = cmp.Or(failed, err); err != nil {

@@ -75,6 +75,7 @@ func (m *Machine) fail(s slot, why string, delay time.Duration) {
 		m.die(s, "max deliveries: "+why)
 		return
 	}
+	e.unsure = e.state == leased && e.hand.unheard(e)
 	m.leave(s)
 	m.holdBack(e)
 	if delay <= 0 {

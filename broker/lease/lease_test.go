@@ -66,13 +66,13 @@ func TestWhatIsNotDoneIsBounded(t *testing.T) {
 	m = machineOf(g, 300_000)
 	life := lifeOf(g)
 	fill(m, 1)
-	if l, _ := m.Take(begun, life, 1); len(l) != 1 {
+	if l, _ := m.Take(begun, life, 1, rpc.Hearing{}); len(l) != 1 {
 		t.Fatal("nothing leased")
 	}
 	for m.Standing(begun).Lag > 1 {
 		fill(m, 500)
 		var acks []ident.Offset
-		leases, _ := m.Take(begun, life, 500)
+		leases, _ := m.Take(begun, life, 500, rpc.Hearing{})
 		for _, l := range leases {
 			acks = append(acks, l.Offset)
 		}
@@ -101,7 +101,7 @@ func TestAPoisonRecordIsDeadAfterItsLastDelivery(t *testing.T) {
 		fill(m, 1)
 		now, given := begun, 0
 		for range 100 {
-			leases, err := m.Take(now, lifeOf(g), 5)
+			leases, err := m.Take(now, lifeOf(g), 5, rpc.Hearing{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestADeltaIsAsLargeAsAllowed(t *testing.T) {
 	const high = 1 << 60
 	m := Begin(begun, Config{Leader: 1 << 31}, g, cluster.GroupProgress{Group: g.ID, Progress: cluster.Progress{Floor: high - 2_000, Sequence: 1 << 52}}, 0, high)
 	fill(m, 1_000)
-	if _, err := m.Take(begun, life, 1_000); err != nil {
+	if _, err := m.Take(begun, life, 1_000, rpc.Hearing{}); err != nil {
 		t.Fatal(err)
 	}
 	of := rpc.SettleOf{Through: -1}
@@ -212,7 +212,7 @@ func FuzzMachine(f *testing.F) {
 			case 2:
 				fill(m, int(in[1]))
 			case 3:
-				_, _ = m.Take(now, lifeOf(g), int(o))
+				_, _ = m.Take(now, lifeOf(g), int(o), rpc.Hearing{})
 			case 4:
 				of.Ack = []ident.Offset{o, o, -o, 3, 4}
 			case 5:
@@ -271,7 +271,7 @@ func BenchmarkRecord(b *testing.B) {
 				b.ReportAllocs()
 				for n := 0; n < b.N; n += at {
 					fill(m, at)
-					leases, err := m.Take(now, life, at)
+					leases, err := m.Take(now, life, at, rpc.Hearing{})
 					if err != nil || len(leases) != at {
 						b.Fatal(len(leases), err)
 					}

@@ -63,6 +63,7 @@ type Machine struct {
 	waits     map[Token]*wait
 	crowd     map[ident.Offset][]Token // who else waits for a record
 	token     Token
+	serial    uint64 // of the latest answer with leases
 	answers   []Answer
 	redeliver int64
 	overtaken int64 // records that retention took before they were done, since the group's start

@@ -14,7 +14,7 @@ func TestWhoWaitsIsToldInOrder(t *testing.T) {
 	g := groupOf(cluster.Exclusive)
 	m, life := machineOf(g, 100), lifeOf(g)
 	fill(m, 20)
-	leases, err := m.Take(begun, life, 20)
+	leases, err := m.Take(begun, life, 20, rpc.Hearing{})
 	if err != nil || len(leases) < 10 {
 		t.Fatal(leases, err)
 	}

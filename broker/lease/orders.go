@@ -22,6 +22,7 @@ type hand struct {
 	until      time.Duration  // of leases of records that retention took
 	former     bool           // of an owner who did not let go
 	refused    bool           // a commit says that it is over, and the feed does not yet
+	answers    []answer       // to those who take for it
 }
 
 // See takes in the group as it is now. False: the machine is over.

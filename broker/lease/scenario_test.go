@@ -26,7 +26,8 @@ import (
 //	member a           joins, or joins again; gone a: is no member any more
 //	owner a [next=b] [lost]   lost: the one before did not let go
 //	same a next=b      the owner as before, with somebody next
-//	take a 3           reads what that needs, and leases; undo a 0: that did not arrive
+//	take a 3 [g1:5/4]  reads what that needs, and leases: take 5 of gateway 1, who heard of 4
+//	hear a g1:6/4      what came of takes; undo a 0: that did not arrive
 //	ack|through|extend|nack|reject a 0 1 …    nack a 0=5s, reject a 0=why
 //	commit [refused|unknown|bytes=400]    one whole; give and end [...] are its halves
 //	wait 5s, letters, published 3, free, show, status 3, deadline
@@ -219,7 +220,9 @@ func (s *stage) act(f []string) string {
 		s.now = end
 		s.m.Tick(end)
 	case "take":
-		return s.take(f[1], int(s.offset(f[2])))
+		return s.take(f[1], int(s.offset(f[2])), hearing(f[3:]))
+	case "hear":
+		s.m.Hear(s.now, s.life(f[1]), hearing(f[2:]))
 	case "ack", "through", "extend", "nack", "reject":
 		return s.settle(f)
 	case "commit":
@@ -278,11 +281,21 @@ func (s *stage) read(from ident.Offset, count int) {
 	s.m.Offer(from, next, records)
 }
 
-func (s *stage) take(member string, n int) string {
+// hearing reads g1:5/4.
+func hearing(words []string) (h rpc.Hearing) {
+	if len(words) > 0 {
+		if n, err := fmt.Sscanf(words[0], "g%d:%d/%d", &h.Taker, &h.Call, &h.Heard); n != 3 {
+			panic(err)
+		}
+	}
+	return h
+}
+
+func (s *stage) take(member string, n int, of rpc.Hearing) string {
 	if from, count := s.m.Wants(n); count > 0 {
 		s.read(from, count)
 	}
-	leases, err := s.m.Take(s.now, s.life(member), n)
+	leases, err := s.m.Take(s.now, s.life(member), n, of)
 	if err != nil {
 		return fault.KindOf(err).Code() + ": " + err.Error() + "\n"
 	}

@@ -144,10 +144,13 @@ func (c *call) ack(o ident.Offset) error {
 // through acknowledges all that is leased to the member up to o, and o itself: that one it
 // has for sure, though this leader may not know. What a former leader may have leased to the
 // member, or to another one, or have had back from it, is not taken, and the member is told:
-// it knows, and can acknowledge each of them.
+// it knows, and can acknowledge each of them. So it is with what this leader leased in an
+// answer of which it does not know whether it came.
 func (c *call) through(o ident.Offset) {
 	for _, s := range c.m.window.those(func(e *entry) bool { return e.offset < o && (e.state == leased || e.state == available) }) {
 		switch e := c.m.window.at(s); {
+		case e.state == leased && e.hand == c.hand && c.hand.unheard(e):
+			c.take(e.offset, untold(e.offset))
 		case e.state == leased && e.hand == c.hand:
 			c.take(e.offset, c.ack(e.offset))
 		case e.state == available && e.fresh:
@@ -287,6 +290,10 @@ func ended(o ident.Offset) error {
 
 func unsaid(o ident.Offset) error {
 	return fault.New(fault.Fenced, "this leader does not know who has offset %d from the one before; acknowledge it by itself", o)
+}
+
+func untold(o ident.Offset) error {
+	return fault.New(fault.Fenced, "this leader does not know yet whether offset %d has reached the member; acknowledge it by itself", o)
 }
 
 func processed(o ident.Offset) error {

@@ -9,12 +9,22 @@ import (
 
 // Take leases up to limit records to a member. What else bounds it is the group's
 // max_in_flight: of this partition the machine sees to it, of several the caller, who
-// asks for no more than max_in_flight less what Held says of all of them.
-func (m *Machine) Take(now time.Time, by cluster.MemberLife, limit int) ([]rpc.Lease, error) {
+// asks for no more than max_in_flight less what Held says of all of them. The take is one
+// of the gateway that Hearing names, which says as well what came of those before.
+func (m *Machine) Take(now time.Time, by cluster.MemberLife, limit int, of rpc.Hearing) ([]rpc.Lease, error) {
 	m.tick(now)
 	h, err := m.handOf(by)
 	if err != nil {
 		return nil, err
+	}
+	m.hear(h, of)
+	if limit <= 0 || m.late(h, of) {
+		return nil, nil
+	}
+	serial := uint64(0)
+	if of.Taker != 0 {
+		m.serial++
+		serial = m.serial
 	}
 	var leases []rpc.Lease
 	for n := m.may(h, limit); n > 0; n-- {
@@ -22,9 +32,13 @@ func (m *Machine) Take(now time.Time, by cluster.MemberLife, limit int) ([]rpc.L
 		if s == none {
 			break
 		}
-		m.lease(s, h)
+		m.lease(s, h, serial)
 		e := m.window.at(s)
 		leases = append(leases, rpc.Lease{Offset: e.offset, Delivery: int(e.given), Left: m.group.Settings.Lease})
+	}
+	if len(leases) > 0 && serial != 0 {
+		a := m.answerTo(h, of.Taker)
+		a.call, a.serial = of.Call, serial
 	}
 	return leases, nil
 }
@@ -58,7 +72,7 @@ func (m *Machine) next() slot {
 		s := m.ready.top()
 		e := m.window.at(s)
 		k := m.keyOf(e)
-		if k == nil || e.given > 0 || e.offset < k.failed[0] {
+		if k == nil || e.given > 0 && !e.unsure || e.offset <= k.failed[0] {
 			return s
 		}
 		m.ready.remove(&m.window, s)
@@ -68,10 +82,12 @@ func (m *Machine) next() slot {
 	return none
 }
 
-func (m *Machine) lease(s slot, h *hand) {
+func (m *Machine) lease(s slot, h *hand, serial uint64) {
 	m.ready.remove(&m.window, s)
 	e := m.window.at(s)
 	e.state, e.hand, e.fresh = leased, h, false
+	e.unsure = false
+	e.serial = serial
 	e.until = m.now + m.group.Settings.Lease
 	e.given++
 	h.leased++

@@ -16,15 +16,21 @@ func (m *Machine) Undo(by cluster.MemberLife, offsets []ident.Offset) {
 		if e.state != leased || e.hand.member != by.Member || e.hand.epoch != by.Epoch {
 			continue
 		}
-		m.leave(s)
-		if e.given--; e.given > 0 {
-			m.redeliver--
-			m.holdBack(e)
-		} else {
-			e.fresh = m.former(o) // somebody may have it from a former leader, as before
-		}
-		m.back(s)
+		m.undo(s)
 	}
+}
+
+func (m *Machine) undo(s slot) {
+	e := m.window.at(s)
+	m.leave(s)
+	m.letGo(e)
+	if e.given--; e.given > 0 {
+		m.redeliver--
+		m.holdBack(e)
+	} else {
+		e.fresh = m.former(e.offset) // somebody may have it from a former leader, as before
+	}
+	m.back(s)
 }
 
 // Idle says that nothing here goes on without members: nothing is leased, under way to the

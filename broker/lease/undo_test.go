@@ -24,7 +24,7 @@ func TestLeasesThatDidNotReachTheirMember(t *testing.T) {
 	m.Offer(0, 3, []lease.Record{{Offset: 0, Hash: 1, Keyed: true, Stamp: 1}, {Offset: 1, Hash: 2, Keyed: true, Stamp: 1}, {Offset: 2, Hash: 1, Keyed: true, Stamp: 1}})
 	take := func(limit int, want string) {
 		t.Helper()
-		leases, err := m.Take(now, a, limit)
+		leases, err := m.Take(now, a, limit, rpc.Hearing{})
 		var said []string
 		for _, l := range leases {
 			said = append(said, fmt.Sprintf("%d/%d", l.Offset, l.Delivery))

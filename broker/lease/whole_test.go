@@ -37,7 +37,7 @@ func (m *Machine) whole(t interface{ Fatalf(string, ...any) }) {
 		if k := m.keys[e.hash]; e.failed && (k == nil || !slices.Contains(k.failed, e.offset)) || e.held && (k == nil || !slices.Contains(k.held, e.offset)) {
 			t.Fatalf("offset %d: failed %v, held %v, key %v", e.offset, e.failed, e.held, k)
 		}
-		if e.failed && e.state != available && e.state != waiting {
+		if e.failed && e.state != available && e.state != waiting && !(e.state == leased && e.serial != 0) {
 			t.Fatalf("offset %d holds others back in state %d", e.offset, e.state)
 		}
 		if e.state == leased {
@@ -118,6 +118,10 @@ type world struct {
 	calls     map[Token][]ident.Offset
 	counts    map[ident.Offset]int // leases given
 	forgiving bool                 // a takeover or a refusal lets a delivery not count
+
+	lossy bool                    // answers are lost
+	made  map[string]*rpc.Hearing // by member and gateway
+	lost  map[ident.Offset]bool   // leased in an answer that did not come
 }
 
 func newWorld(t *rapid.T, mode cluster.GroupMode) *world {
@@ -125,6 +129,7 @@ func newWorld(t *rapid.T, mode cluster.GroupMode) *world {
 		t: t, now: time.Unix(1000, 0), index: 1, leader: 1,
 		done: map[ident.Offset]string{}, holes: map[ident.Offset]bool{}, leases: map[ident.Offset]holder{}, delivered: map[ident.Offset]bool{},
 		nacked: map[ident.Offset]bool{}, settled: map[ident.Offset]bool{}, calls: map[Token][]ident.Offset{}, counts: map[ident.Offset]int{},
+		lossy: rapid.Bool().Draw(t, "lossy"), made: map[string]*rpc.Hearing{}, lost: map[ident.Offset]bool{},
 	}
 	w.group = cluster.Group{ID: ident.GroupID{1}, Settings: cluster.GroupSettings{
 		Mode: mode, Lease: 10 * time.Second, MaxDeliveries: rapid.IntRange(1, 4).Draw(t, "deliveries"),
@@ -160,11 +165,13 @@ func (w *world) beginAs(cfg Config) {
 	w.machines++
 	clear(w.calls)
 	clear(w.nacked)
+	clear(w.lost)
 }
 
 func (w *world) see() {
 	w.index++
 	w.group.Modified = w.index
+	w.forgiving = w.forgiving || len(w.calls) > 0 // whose member goes, counts for nothing
 	g := w.group
 	g.Members, g.Owners = slices.Clone(g.Members), slices.Clone(g.Owners)
 	w.m.See(w.now, &g)
@@ -220,6 +227,9 @@ func (w *world) apply(of *cluster.CommitOf) bool {
 			}
 			if h, ok := w.leases[o]; ok && of.Assignment+ident.Assignment(of.Epoch) > 0 && h.under == w.machines && h.until.After(w.now) {
 				w.t.Fatalf("offset %d is done, and %s, who has it, has not said so", o, h.member)
+			}
+			if w.lost[o] && of.Assignment+ident.Assignment(of.Epoch) > 0 {
+				w.t.Fatalf("offset %d is done, and has not come to anybody who said so", o)
 			}
 			w.done[o] = "done"
 			w.leave(o)
@@ -355,8 +365,11 @@ func (w *world) take(member string, limit int) []rpc.Lease {
 		w.m.Offer(from, next, records)
 	}
 	l := w.life(member)
+	by := w.gateway(member)
+	w.m.Hear(w.now, l, *by) // by.Call is the take that comes now
 	ready := w.m.Ready(w.now, l)
-	leases, err := w.m.Take(w.now, l, limit)
+	leases, err := w.m.Take(w.now, l, limit, *by)
+	by.Call++
 	if err != nil && !fault.Is(err, fault.Fenced) || ready != (len(leases) > 0) {
 		w.t.Fatalf("ready %v, %d leases: %v", ready, len(leases), err)
 	}
@@ -366,12 +379,36 @@ func (w *world) take(member string, limit int) []rpc.Lease {
 			offsets = append(offsets, g.Offset)
 		}
 		w.m.Undo(l, offsets)
+		by.Heard = by.Call - 1
 		return nil
 	}
+	if w.lossy && rapid.IntRange(0, 4).Draw(w.t, "lost on the way back") == 0 {
+		w.forgiving = true // a lease that nobody had may run out
+		for _, g := range leases {
+			w.t.Logf("at %d %v does not get to %s", w.now.Unix(), g, member)
+			w.lost[g.Offset] = true
+			w.gone(g.Offset) // who has it from a former leader has no longer the latest lease
+		}
+		return nil
+	}
+	by.Heard = by.Call - 1
 	for _, g := range leases {
 		w.given(member, l.Epoch, g)
 	}
 	return leases
+}
+
+// gateway is one of a member's, its next take, and what it has heard.
+func (w *world) gateway(member string) *rpc.Hearing {
+	taker := uint64(1)
+	if w.lossy {
+		taker = rapid.Uint64Range(1, 2).Draw(w.t, "gateway")
+	}
+	by := member + string(rune('0'+taker))
+	if w.made[by] == nil {
+		w.made[by] = &rpc.Hearing{Taker: taker, Call: 1}
+	}
+	return w.made[by]
 }
 
 // given holds a lease to what was promised.
@@ -399,7 +436,7 @@ func (w *world) given(member string, epoch ident.MemberEpoch, g rpc.Lease) {
 		}
 		if k := w.keys[o]; k > 0 && !w.delivered[o] {
 			for p := range o {
-				if w.keys[p] == k && !w.holes[p] && !w.ended(p) && (!w.delivered[p] || w.nacked[p]) && w.m.Status(w.now, p).State == rpc.Received {
+				if w.keys[p] == k && !w.holes[p] && !w.ended(p) && (!w.delivered[p] || w.nacked[p]) && w.waits(p) {
 					w.t.Fatalf("offset %d before %d of the same key", o, p)
 				}
 			}
@@ -407,7 +444,14 @@ func (w *world) given(member string, epoch ident.MemberEpoch, g rpc.Lease) {
 	}
 	w.delivered[o] = true
 	delete(w.nacked, o)
+	delete(w.lost, o)
 	w.leases[o] = holder{member, epoch, w.machines, w.now.Add(g.Left)}
+}
+
+// waits says that a record is in nobody's hands and is to come into some.
+func (w *world) waits(o ident.Offset) bool {
+	state := w.m.Status(w.now, o).State
+	return state == rpc.Received || state == rpc.InFlight && w.lost[o]
 }
 
 func (w *world) exclusive() bool { return w.group.Settings.Mode == cluster.Exclusive }
@@ -427,6 +471,16 @@ func (w *world) settle(l cluster.MemberLife, of rpc.SettleOf) {
 		records, next := w.records(from, n)
 		w.m.Offer(from, next, records)
 	}
+	for _, o := range append(slices.Clone(of.Ack), of.Through) { // it says that it had these
+		delete(w.lost, o)
+	}
+	for _, n := range of.Nack {
+		delete(w.lost, n.Offset)
+	}
+	for _, r := range of.Reject {
+		delete(w.lost, r.Offset)
+	}
+	w.m.Hear(w.now, l, *w.gateway(l.Member))
 	got, err := w.m.Settle(w.now, l, of)
 	w.t.Logf("%v %+v: %v %v", l, of, got, err)
 	if err != nil {
@@ -466,7 +520,7 @@ func (w *world) settle(l cluster.MemberLife, of rpc.SettleOf) {
 		}
 	}
 	for _, o := range of.Extend {
-		if h := w.leases[o]; !stale(o) && h.until.Before(w.now.Add(w.group.Settings.Lease)) {
+		if h, ok := w.leases[o]; ok && !stale(o) && h.until.Before(w.now.Add(w.group.Settings.Lease)) {
 			h.until = w.now.Add(w.group.Settings.Lease)
 			w.leases[o] = h
 		}
@@ -563,6 +617,7 @@ func (w *world) move(to ident.Offset) {
 	clear(w.settled)
 	clear(w.calls)
 	clear(w.counts)
+	clear(w.lost)
 	w.see()
 }
 

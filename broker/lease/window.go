@@ -32,6 +32,7 @@ type entry struct {
 	letter *letter       // dying
 	token  Token         // who waits for it to be done; 0: nobody
 	stamp  int64         // of the record: ms since 1970; 0: not read yet
+	serial uint64        // leased: in which answer; 0: in one that passes for heard
 	hash   uint32
 	given  int32 // leases given that count
 	place  int32 // in the heap of its state; -1: in none
@@ -40,6 +41,7 @@ type entry struct {
 	fresh  bool // this leader never leased it, and a former one may have
 	failed bool // holds back later ones of its key
 	held   bool // available, and held back
+	unsure bool // its latest lease ended, and may never have come to anybody
 	told   bool // its count waits to be committed
 	doubt  bool // acknowledged in a commit of which nobody knows the outcome
 }

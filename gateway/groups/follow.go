@@ -12,10 +12,16 @@ import (
 	"tidewire/internal/ident"
 )
 
+// leader is the broker that leads some partitions, and its node.
+type leader struct {
+	Broker
+	node ident.NodeID
+}
+
 // each asks the leaders of partitions, all of them at once, and where one does not answer
 // for a partition, whoever leads it next, until ctx ends. f asks one broker, and says what
 // became of each partition that got no answer. What is left has no answer in the end.
-func (g *Groups) each(ctx context.Context, topic *cluster.Topic, of []ident.Index, f func(ctx context.Context, b Broker, index uint64, of []ident.Partition) map[ident.Index]error) map[ident.Index]error {
+func (g *Groups) each(ctx context.Context, topic *cluster.Topic, of []ident.Index, f func(ctx context.Context, to leader, index uint64, of []ident.Partition) map[ident.Index]error) map[ident.Index]error {
 	failed := map[ident.Index]error{}
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		s := g.cfg.Topology.Snapshot()
@@ -57,7 +63,7 @@ func (g *Groups) await(ctx context.Context, index uint64, pause time.Duration) b
 }
 
 // askOnce asks each leader by one snapshot.
-func (g *Groups) askOnce(ctx context.Context, s *cluster.Snapshot, topic *cluster.Topic, of []ident.Index, f func(ctx context.Context, b Broker, index uint64, of []ident.Partition) map[ident.Index]error) map[ident.Index]error {
+func (g *Groups) askOnce(ctx context.Context, s *cluster.Snapshot, topic *cluster.Topic, of []ident.Index, f func(ctx context.Context, to leader, index uint64, of []ident.Partition) map[ident.Index]error) map[ident.Index]error {
 	out := map[ident.Index]error{}
 	now := s.ByID[topic.ID]
 	var mu sync.Mutex
@@ -71,12 +77,12 @@ func (g *Groups) askOnce(ctx context.Context, s *cluster.Snapshot, topic *cluste
 	// Whoever is asked has to know what was decided here, not all that the index counts:
 	// that of others moves with every commit.
 	index := max(now.Modified, s.Groups[topic.ID].Modified())
-	for leader, refs := range group.Leaders(now, of) {
+	for node, refs := range group.Leaders(now, of) {
 		asking.Go(func() {
-			b, err := g.broker(leader, refs)
+			b, err := g.broker(node, refs)
 			var failed map[ident.Index]error
 			if err == nil {
-				failed = f(ctx, b, index, refs)
+				failed = f(ctx, leader{b, node}, index, refs)
 			}
 			mu.Lock()
 			defer mu.Unlock()

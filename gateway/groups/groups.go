@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,8 +84,13 @@ func New(cfg Config) *Groups {
 	return &Groups{cfg: cfg, watches: newWatches(), hands: newHands(), metrics: newMetrics(cfg.Registerer)}
 }
 
-// Run follows the change feed until ctx ends.
+// Run follows the change feed, and tells leaders what members' calls do not tell, until ctx ends.
 func (g *Groups) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { g.tell(ctx) })
+	defer telling.Wait()
+	defer cancel()
 	for index := uint64(0); ; {
 		s, err := g.cfg.Changes.Next(ctx, index)
 		if err != nil {

@@ -2,17 +2,30 @@ package groups
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
 )
 
-// hands are what members who take here hold, as their leaders said last. A leader bounds what
-// it leases itself; only where a member takes is known what it has of all of them.
+// hands are what members who take here hold, as their leaders said last, and which answers of
+// theirs came. A leader bounds what it leases itself; only where a member takes is known what
+// it has of all of them.
 type hands struct {
-	mu *sync.Mutex
-	of map[cluster.MemberLife]*hand
+	taker uint64        // this process, to leaders
+	left  chan struct{} // has one entry while there may be something to tell to leaders
+
+	mu    *sync.Mutex
+	takes uint64 // numbers of all lives
+	// forgotten are the takes up to this one that pass for heard: a leader could not be told
+	// for so long what came of some of them that it is not known any more.
+	forgotten uint64
+	of        map[cluster.MemberLife]*hand
+	// restless are those of which leaders are to be told something.
+	restless map[*hand]struct{}
 }
 
 // hand is what one life of a member holds.
@@ -20,14 +33,15 @@ type hand struct {
 	all    *hands
 	life   cluster.MemberLife
 	users  int
-	taking chan struct{} // has one entry while somebody takes for this life
-
-	held  map[ident.NodeID]int // by leader
-	takes map[ident.NodeID]int // that were made of it
-	news  map[chan struct{}]struct{}
+	until  time.Time              // who left then tells no longer what came
+	taking chan struct{}          // has one entry while somebody takes for this life
+	lines  map[ident.NodeID]*line // by leader
+	news   map[chan struct{}]struct{}
 }
 
-func newHands() hands { return hands{mu: new(sync.Mutex), of: map[cluster.MemberLife]*hand{}} }
+func newHands() hands {
+	return hands{taker: rand.Uint64() | 1, left: make(chan struct{}, 1), mu: new(sync.Mutex), of: map[cluster.MemberLife]*hand{}, restless: map[*hand]struct{}{}}
+}
 
 // begin finds a life's hand, for as long as it takes; end ends that.
 func (all *hands) begin(life cluster.MemberLife) *hand {
@@ -35,7 +49,7 @@ func (all *hands) begin(life cluster.MemberLife) *hand {
 	defer all.mu.Unlock()
 	h := all.of[life]
 	if h == nil {
-		h = &hand{all: all, life: life, taking: make(chan struct{}, 1), held: map[ident.NodeID]int{}, takes: map[ident.NodeID]int{}, news: map[chan struct{}]struct{}{}}
+		h = &hand{all: all, life: life, taking: make(chan struct{}, 1), lines: map[ident.NodeID]*line{}, news: map[chan struct{}]struct{}{}}
 		all.of[life] = h
 	}
 	h.users++
@@ -45,8 +59,30 @@ func (all *hands) begin(life cluster.MemberLife) *hand {
 func (h *hand) end() {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	if h.users--; h.users == 0 {
-		delete(h.all.of, h.life)
+	if h.users--; h.users > 0 {
+		return
+	}
+	for _, l := range h.lines {
+		if len(l.open) > 0 {
+			h.restLocked()
+			return
+		}
+	}
+	delete(h.all.of, h.life)
+	delete(h.all.restless, h)
+}
+
+// restLocked has leaders told what is open.
+func (h *hand) restLocked() {
+	h.until = time.Now().Add(tellTime)
+	h.all.restless[h] = struct{}{}
+	h.all.somethingLeft()
+}
+
+func (all *hands) somethingLeft() {
+	select {
+	case all.left <- struct{}{}:
+	default:
 	}
 }
 
@@ -77,37 +113,105 @@ func (all *hands) settled(life cluster.MemberLife) {
 	}
 }
 
-// made counts the takes of a leader: what it says is of a time after so many.
-func (h *hand) made(leader ident.NodeID) int {
-	h.all.mu.Lock()
-	defer h.all.mu.Unlock()
-	return h.takes[leader]
+func (h *hand) lineLocked(leader ident.NodeID) *line {
+	l := h.lines[leader]
+	if l == nil {
+		l = &line{made: h.all.takes, open: map[ident.Partition]open{}}
+		h.lines[leader] = l
+	}
+	return l
 }
 
-// says takes in what a leader knows, if nothing was taken of it since it was asked.
-func (h *hand) says(leader ident.NodeID, held, takes int) {
+// call is what a call to a leader says of what was taken there: which takes are over, and of
+// each partition the latest of which leases came.
+func (h *hand) call(leader ident.NodeID, of []ident.Partition) (call uint64, heard []uint64) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	if h.takes[leader] == takes {
-		h.held[leader] = held
+	l := h.lineLocked(leader)
+	return l.call(), l.heard(of, h.all.forgotten)
+}
+
+// calls fills in what a settlement for a life says. Who has taken nothing here says nothing.
+func (all *hands) calls(leader ident.NodeID, s *rpc.Settle) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	h := all.of[s.MemberLife]
+	if h == nil || h.lines[leader] == nil {
+		return
+	}
+	l := h.lines[leader]
+	s.Taker, s.Call = all.taker, l.call()
+	for i := range s.Of {
+		s.Of[i].Heard = max(l.open[s.Of[i].Partition].came, all.forgotten)
 	}
 }
 
-// counts notes a take, before it is made.
-func (h *hand) counts(leader ident.NodeID) (takes int) {
-	h.all.mu.Lock()
-	defer h.all.mu.Unlock()
-	h.takes[leader]++
-	return h.takes[leader]
+// told notes that a leader has had what a settlement said.
+func (all *hands) told(leader ident.NodeID, s *rpc.Settle, done []rpc.SettledOf) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if h := all.of[s.MemberLife]; h != nil && h.lines[leader] != nil {
+		for i := range done {
+			if done[i].Err == nil {
+				h.lines[leader].told(s.Call, done[i].Partition)
+			}
+		}
+	}
 }
 
-// keep forgets what others than these leaders said.
-func (h *hand) keep(leads func(ident.NodeID) bool) {
+// says takes in what a leader knows, and that it has heard what it was told. How much the
+// member holds counts where nothing was taken since it was asked.
+func (h *hand) says(leader ident.NodeID, call uint64, t rpc.Taken) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	for leader := range h.held {
-		if !leads(leader) {
-			delete(h.held, leader)
+	l := h.lineLocked(leader)
+	for i := range t.Of {
+		if t.Of[i].Err == nil {
+			l.told(call, t.Of[i].Partition)
+		}
+	}
+	if !l.under && l.made < call {
+		l.held = t.Held
+	}
+}
+
+// takes notes a take, before it is made, and fills in what it says of those before.
+func (h *hand) takes(leader ident.NodeID, t *rpc.Take) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	h.all.takes++
+	l := h.lineLocked(leader)
+	t.Taker, t.Call, t.Heard = h.all.taker, h.all.takes, l.heard(t.Partitions, h.all.forgotten)
+	l.begin(h.all.takes, t.Index, t.Partitions)
+}
+
+// took notes what came of a take.
+func (h *hand) took(leader ident.NodeID, call uint64, taken rpc.Taken, err error) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	l := h.lineLocked(leader)
+	if err != nil {
+		taken = rpc.Taken{}
+	}
+	if l.end(call, taken.Of); err == nil && l.made == call {
+		l.held = taken.Held
+	}
+}
+
+// aim says which partitions are the member's own, by leader. What others said counts no more.
+func (h *hand) aim(of map[ident.NodeID][]ident.Partition) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	for leader, l := range h.lines {
+		refs := of[leader]
+		if l.aim(refs) {
+			h.restLocked()
+		}
+		if refs == nil {
+			l.held = 0
+		}
+		if refs == nil && len(l.open) == 0 && !l.under {
+			delete(h.lines, leader)
 		}
 	}
 }
@@ -116,10 +220,13 @@ func (h *hand) keep(leads func(ident.NodeID) bool) {
 func (h *hand) at(leader ident.NodeID) (here, all int) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	for _, n := range h.held {
-		all += n
+	for _, l := range h.lines {
+		all += l.held
 	}
-	return h.held[leader], all
+	if l := h.lines[leader]; l != nil {
+		here = l.held
+	}
+	return here, all
 }
 
 // take lets one take at a time, so that two do not take for the same room. False: ctx ended.

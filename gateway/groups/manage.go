@@ -172,7 +172,7 @@ func (g *Groups) Standings(ctx context.Context, v group.View) map[ident.Index]rp
 	defer cancel()
 	out := map[ident.Index]rpc.GroupStanding{}
 	answers := make(chan []rpc.GroupStanding, len(v.Topic.Partitions)) // room for every leader
-	g.askOnce(ctx, g.cfg.Topology.Snapshot(), v.Topic, group.All(v.Topic), func(ctx context.Context, b Broker, index uint64, of []ident.Partition) map[ident.Index]error {
+	g.askOnce(ctx, g.cfg.Topology.Snapshot(), v.Topic, group.All(v.Topic), func(ctx context.Context, b leader, index uint64, of []ident.Partition) map[ident.Index]error {
 		a, err := b.Standings(ctx, rpc.StandingsOf{Index: index, Groups: []ident.GroupID{v.Group.ID}, Partitions: of})
 		if err == nil {
 			answers <- a
@@ -208,7 +208,7 @@ func (g *Groups) Status(ctx context.Context, topic string, i ident.Index, o iden
 		return nil, err
 	}
 	var found []rpc.RecordStatus
-	failed := g.each(ctx, t, []ident.Index{i}, func(ctx context.Context, b Broker, index uint64, of []ident.Partition) map[ident.Index]error {
+	failed := g.each(ctx, t, []ident.Index{i}, func(ctx context.Context, b leader, index uint64, of []ident.Partition) map[ident.Index]error {
 		a, err := b.RecordStatus(ctx, rpc.RecordStatusOf{Index: index, Partition: of[0], Offset: o})
 		found = a
 		return map[ident.Index]error{i: err}

@@ -86,7 +86,8 @@ type answer struct {
 	more bool
 	err  error
 
-	held, takes int // what the member holds, after so many takes
+	call  uint64 // the takes below it were over, as the leader was told
+	taken rpc.Taken
 }
 
 // pull takes for a member until the sink has had what it wants, ctx or until ends (that
@@ -198,7 +199,7 @@ func (p *puller) aim(to sink) error {
 	p.orphans = len(of[ident.NodeID{}])
 	delete(of, ident.NodeID{}) // a leader comes with another snapshot
 	p.most = v.Group.Settings.MaxInFlight
-	p.hand.keep(func(n ident.NodeID) bool { return of[n] != nil })
+	p.hand.aim(of)
 	for node, l := range p.leads {
 		if refs := of[node]; !slices.Equal(refs, l.of) {
 			p.leave(l)
@@ -247,14 +248,15 @@ func (p *puller) wait(l *lead, look bool) {
 			return
 		}
 		began := time.Now()
-		a := answer{lead: l, takes: p.hand.made(l.node)}
+		a := answer{lead: l}
 		b, err := p.g.broker(l.node, l.of)
 		if err == nil {
-			var t rpc.Taken
-			t, err = b.Take(ctx, rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: limit})
-			a.more, a.held = t.More, t.Held
-			if err == nil && !t.More {
-				err = refused(t.Of)
+			q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: limit, Taker: p.g.hands.taker}
+			q.Call, q.Heard = p.hand.call(l.node, l.of)
+			a.call = q.Call
+			a.taken, err = b.Take(ctx, q)
+			if a.more = a.taken.More; err == nil && !a.more {
+				err = refused(a.taken.Of)
 			}
 		}
 		a.err = err
@@ -286,7 +288,7 @@ func (p *puller) answered(a answer) {
 		return // of a former aim
 	}
 	if a.err == nil {
-		p.hand.says(a.node, a.held, a.takes)
+		p.hand.says(a.node, a.call, a.taken)
 	}
 	if a.more {
 		p.isReady(a.lead)
@@ -338,10 +340,7 @@ func (p *puller) take(to sink) (done bool) {
 				return
 			}
 			messages = min(messages, p.most-held)
-			takes := p.hand.counts(l.node)
-			if taken, err = p.lease(l, messages, bytes); err == nil {
-				p.hand.says(l.node, taken.Held, takes)
-			}
+			taken, err = p.lease(l, messages, bytes)
 		}) {
 			return done
 		}
@@ -389,7 +388,7 @@ func (p *puller) recount() {
 }
 
 // lease takes from one leader. It is not given up with the caller: what was leased would
-// be in nobody's hands until its lease has ended.
+// be in nobody's hands for a while. Where no answer comes, the next call says so.
 func (p *puller) lease(l *lead, messages, bytes int) (rpc.Taken, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), takeTime)
 	defer cancel()
@@ -397,7 +396,11 @@ func (p *puller) lease(l *lead, messages, bytes int) (rpc.Taken, error) {
 	if err != nil {
 		return rpc.Taken{}, err
 	}
-	return b.Take(ctx, rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Limit: messages, MaxBytes: bytes})
+	q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Limit: messages, MaxBytes: bytes}
+	p.hand.takes(l.node, &q)
+	taken, err := b.Take(ctx, q)
+	p.hand.took(l.node, q.Call, taken, err)
+	return taken, err
 }
 
 // why is the reason for which nothing came: that no leader could give anything. nil: there

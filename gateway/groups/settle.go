@@ -52,15 +52,17 @@ func (g *Groups) settle(ctx context.Context, v group.View, life cluster.MemberLi
 		byIndex[i], of = p, append(of, i)
 	}
 	var mu sync.Mutex
-	failed := g.each(ctx, v.Topic, of, func(ctx context.Context, to Broker, index uint64, refs []ident.Partition) map[ident.Index]error {
+	failed := g.each(ctx, v.Topic, of, func(ctx context.Context, to leader, index uint64, refs []ident.Partition) map[ident.Index]error {
 		q := rpc.Settle{MemberLife: life, Index: index}
 		for _, ref := range refs {
 			q.Of = append(q.Of, byIndex[ref.Index])
 		}
+		g.hands.calls(to.node, &q)
 		a, err := to.Settle(ctx, q)
 		if err != nil {
 			return unanswered(refs, err)
 		}
+		g.hands.told(to.node, &q, a.Of)
 		missing := unanswered(refs, fault.New(fault.UnknownOutcome, "the partition's leader did not say what became of it"))
 		now := time.Now()
 		mu.Lock()

@@ -16,6 +16,15 @@ const (
 	MaxStandings   = 10_000                 // groups times partitions of a StandingsOf
 )
 
+// Hearing says which answers to its takes a taker, who is a gateway, has had of a partition's
+// leader: what was leased in one that was lost never reached anybody. The takes of one member
+// are numbered by the gateway, ascending, and made one after the other.
+type Hearing struct {
+	Taker uint64 // the gateway's process; 0: it does not say, and passes for having heard all
+	Call  uint64 // the takes below it are over: their answers came, or will not come any more. A take names itself
+	Heard uint64 // the latest with leases of the partition of which the answer came
+}
+
 // Take asks a broker for records to be leased to a member, of partitions that it leads.
 // Who calls routed by the snapshot at Index: the broker acts on that first.
 type Take struct {
@@ -28,6 +37,18 @@ type Take struct {
 	Limit    int
 	MaxBytes int
 	Wait     time.Duration // for records to take, where there are none
+
+	Taker, Call uint64   // as in Hearing
+	Heard       []uint64 // of each partition; nil: 0 of all
+}
+
+// Hearing is what a take says of one of its partitions, by its place.
+func (t *Take) Hearing(i int) Hearing {
+	h := Hearing{Taker: t.Taker, Call: t.Call}
+	if i < len(t.Heard) {
+		h.Heard = t.Heard[i]
+	}
+	return h
 }
 
 // Taken answers a Take: of each partition that it named what was leased there.
@@ -60,6 +81,8 @@ type Settle struct {
 	cluster.MemberLife
 	Index uint64
 	Of    []SettleOf
+
+	Taker, Call uint64 // as in Hearing
 }
 
 // SettleOf is one partition's part of a Settle.
@@ -70,6 +93,7 @@ type SettleOf struct {
 	Nack      []Nack
 	Extend    []ident.Offset
 	Reject    []Reject
+	Heard     uint64 // as in Hearing
 }
 
 // Check says what is wrong with a Settle as such: what the server refuses, and the broker

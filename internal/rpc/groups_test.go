@@ -40,7 +40,7 @@ func TestTakesAndTheirLimits(t *testing.T) {
 	var failed error
 	b := &broker{take: func(_ context.Context, t Take) (Taken, error) { got = t; return answer, failed }}
 	r, _ := groupsAt(t, b)
-	asked := Take{member, 44, []ident.Partition{topic, other}, 10, 1 << 20, time.Second}
+	asked := Take{member, 44, []ident.Partition{topic, other}, 10, 1 << 20, time.Second, 7, 9, []uint64{8, 0}}
 	taken, err := r.Take(t.Context(), asked)
 	if err != nil || !reflect.DeepEqual(got, asked) {
 		t.Fatalf("%v of %+v", err, got)
@@ -112,9 +112,9 @@ func TestSettlesAndTheirLimits(t *testing.T) {
 	b := &broker{settle: func(_ context.Context, s Settle) (Settled, error) { got = s; return answer, nil }}
 	r, _ := groupsAt(t, b)
 	asked := Settle{member, 45, []SettleOf{
-		{topic, []ident.Offset{0, 1}, -1, []Nack{{2, -1}, {3, time.Second}}, []ident.Offset{4}, []Reject{{5, "bad"}, {6, ""}}},
+		{topic, []ident.Offset{0, 1}, -1, []Nack{{2, -1}, {3, time.Second}}, []ident.Offset{4}, []Reject{{5, "bad"}, {6, ""}}, 8},
 		{Partition: other, Through: 0},
-	}}
+	}, 7, 9}
 	settled, err := r.Settle(t.Context(), asked)
 	if err != nil || !reflect.DeepEqual(got, asked) {
 		t.Fatalf("%v of %+v", err, got)

@@ -11,11 +11,11 @@ import (
 )
 
 // Take asks for records to be leased; it waits at most MaxWait. What was leased by a call
-// that broke comes again once its leases have run out.
+// that broke comes again with the next one, which says that this one was not heard.
 func (r *Peer) Take(ctx context.Context, t Take) (Taken, error) {
 	q := &tidewirepb.TakeRequest{
 		Life: memberMessage(t.MemberLife), Index: t.Index, Partitions: make([]*tidewirepb.Partition, len(t.Partitions)),
-		Limit: uint32(max(t.Limit, 0)), MaxBytes: uint32(max(t.MaxBytes, 0)), WaitNs: int64(t.Wait),
+		Limit: uint32(max(t.Limit, 0)), MaxBytes: uint32(max(t.MaxBytes, 0)), WaitNs: int64(t.Wait), Taker: t.Taker, Call: t.Call, Heard: t.Heard,
 	}
 	for i, p := range t.Partitions {
 		q.Partitions[i] = partitionMessage(p)
@@ -40,7 +40,7 @@ func (r *Peer) Take(ctx context.Context, t Take) (Taken, error) {
 
 // Settle says what a member has done with its records. An UnknownOutcome may be said again.
 func (r *Peer) Settle(ctx context.Context, s Settle) (Settled, error) {
-	q := &tidewirepb.SettleRequest{Life: memberMessage(s.MemberLife), Index: s.Index, Items: make([]*tidewirepb.SettleRequest_Item, len(s.Of))}
+	q := &tidewirepb.SettleRequest{Life: memberMessage(s.MemberLife), Index: s.Index, Items: make([]*tidewirepb.SettleRequest_Item, len(s.Of)), Taker: s.Taker, Call: s.Call}
 	for i := range s.Of {
 		q.Items[i] = settleMessage(&s.Of[i])
 	}
@@ -67,7 +67,7 @@ func (r *Peer) Settle(ctx context.Context, s Settle) (Settled, error) {
 
 func settleMessage(of *SettleOf) *tidewirepb.SettleRequest_Item {
 	m := &tidewirepb.SettleRequest_Item{
-		Partition: partitionMessage(of.Partition), Ack: numbers(of.Ack), Through: int64(of.Through), Extend: numbers(of.Extend),
+		Partition: partitionMessage(of.Partition), Ack: numbers(of.Ack), Through: int64(of.Through), Extend: numbers(of.Extend), Heard: of.Heard,
 	}
 	for _, n := range of.Nack {
 		m.Nack = append(m.Nack, &tidewirepb.SettleRequest_Nack{Offset: int64(n.Offset), DelayNs: int64(n.Delay)})

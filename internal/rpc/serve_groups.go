@@ -20,7 +20,7 @@ func (v brokerService) Take(ctx context.Context, r *tidewirepb.TakeRequest) (*ti
 	}
 	take := Take{
 		Index: r.Index, Limit: int(min(r.Limit, MaxTaken)), MaxBytes: int(min(r.MaxBytes, MaxSendBytes)),
-		Wait: min(max(time.Duration(r.WaitNs), 0), MaxWait),
+		Wait: min(max(time.Duration(r.WaitNs), 0), MaxWait), Taker: r.Taker, Call: r.Call, Heard: r.Heard,
 	}
 	if take.MemberLife, err = memberOf(r.Life); err != nil {
 		return nil, refuse(fault.As(err))
@@ -90,12 +90,12 @@ func (v brokerService) Settle(ctx context.Context, r *tidewirepb.SettleRequest) 
 }
 
 func settleOf(r *tidewirepb.SettleRequest) (s Settle, err error) {
-	s = Settle{Index: r.Index, Of: make([]SettleOf, len(r.Items))}
+	s = Settle{Index: r.Index, Of: make([]SettleOf, len(r.Items)), Taker: r.Taker, Call: r.Call}
 	if s.MemberLife, err = memberOf(r.Life); err != nil {
 		return s, err
 	}
 	for i, it := range r.Items {
-		of := SettleOf{Ack: offsetsOf(it.Ack), Through: ident.Offset(it.Through), Extend: offsetsOf(it.Extend)}
+		of := SettleOf{Ack: offsetsOf(it.Ack), Through: ident.Offset(it.Through), Extend: offsetsOf(it.Extend), Heard: it.Heard}
 		if of.Partition, err = partitionOf(it.Partition); err != nil {
 			return s, err
 		}

@@ -2080,6 +2080,9 @@ type TakeRequest struct {
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // 0: the answer comes once something could be leased
 	MaxBytes      uint32                 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,6,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	Taker         uint64                 `protobuf:"varint,7,opt,name=taker,proto3" json:"taker,omitempty"` // 0: it does not say which answers came
+	Call          uint64                 `protobuf:"varint,8,opt,name=call,proto3" json:"call,omitempty"`
+	Heard         []uint64               `protobuf:"varint,9,rep,packed,name=heard,proto3" json:"heard,omitempty"` // of each partition; none: 0 of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2156,6 +2159,27 @@ func (x *TakeRequest) GetWaitNs() int64 {
 	return 0
 }
 
+func (x *TakeRequest) GetTaker() uint64 {
+	if x != nil {
+		return x.Taker
+	}
+	return 0
+}
+
+func (x *TakeRequest) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *TakeRequest) GetHeard() []uint64 {
+	if x != nil {
+		return x.Heard
+	}
+	return nil
+}
+
 type TakeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*TakeResponse_Item   `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -2221,6 +2245,8 @@ type SettleRequest struct {
 	Life          *MemberLife            `protobuf:"bytes,1,opt,name=life,proto3" json:"life,omitempty"`
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Items         []*SettleRequest_Item  `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
+	Taker         uint64                 `protobuf:"varint,4,opt,name=taker,proto3" json:"taker,omitempty"`
+	Call          uint64                 `protobuf:"varint,5,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2274,6 +2300,20 @@ func (x *SettleRequest) GetItems() []*SettleRequest_Item {
 		return x.Items
 	}
 	return nil
+}
+
+func (x *SettleRequest) GetTaker() uint64 {
+	if x != nil {
+		return x.Taker
+	}
+	return 0
+}
+
+func (x *SettleRequest) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
 }
 
 type SettleResponse struct {
@@ -4370,6 +4410,7 @@ type SettleRequest_Item struct {
 	Nack          []*SettleRequest_Nack   `protobuf:"bytes,4,rep,name=nack,proto3" json:"nack,omitempty"`
 	Extend        []int64                 `protobuf:"varint,5,rep,packed,name=extend,proto3" json:"extend,omitempty"`
 	Reject        []*SettleRequest_Reject `protobuf:"bytes,6,rep,name=reject,proto3" json:"reject,omitempty"`
+	Heard         uint64                  `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4444,6 +4485,13 @@ func (x *SettleRequest_Item) GetReject() []*SettleRequest_Reject {
 		return x.Reject
 	}
 	return nil
+}
+
+func (x *SettleRequest_Item) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
+	}
+	return 0
 }
 
 type SettleResponse_Stale struct {
@@ -5062,7 +5110,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"MemberLife\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xd4\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x94\x02\n" +
 	"\vTakeRequest\x12+\n" +
 	"\x04life\x18\x01 \x01(\v2\x17.tidewire.v1.MemberLifeR\x04life\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x126\n" +
@@ -5071,7 +5119,10 @@ const file_tidewire_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1b\n" +
 	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x12\x17\n" +
-	"\await_ns\x18\x06 \x01(\x03R\x06waitNs\"\x84\x03\n" +
+	"\await_ns\x18\x06 \x01(\x03R\x06waitNs\x12\x14\n" +
+	"\x05taker\x18\a \x01(\x04R\x05taker\x12\x12\n" +
+	"\x04call\x18\b \x01(\x04R\x04call\x12\x14\n" +
+	"\x05heard\x18\t \x03(\x04R\x05heard\"\x84\x03\n" +
 	"\fTakeResponse\x124\n" +
 	"\x05items\x18\x01 \x03(\v2\x1e.tidewire.v1.TakeResponse.ItemR\x05items\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x12\n" +
@@ -5084,24 +5135,27 @@ const file_tidewire_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x18\n" +
 	"\abatches\x18\x02 \x01(\fR\abatches\x127\n" +
 	"\x06leases\x18\x03 \x03(\v2\x1f.tidewire.v1.TakeResponse.LeaseR\x06leases\x12.\n" +
-	"\aproblem\x18\x04 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\"\xf1\x03\n" +
+	"\aproblem\x18\x04 \x01(\v2\x14.tidewire.v1.ProblemR\aproblem\"\xb1\x04\n" +
 	"\rSettleRequest\x12+\n" +
 	"\x04life\x18\x01 \x01(\v2\x17.tidewire.v1.MemberLifeR\x04life\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x125\n" +
-	"\x05items\x18\x03 \x03(\v2\x1f.tidewire.v1.SettleRequest.ItemR\x05items\x1a9\n" +
+	"\x05items\x18\x03 \x03(\v2\x1f.tidewire.v1.SettleRequest.ItemR\x05items\x12\x14\n" +
+	"\x05taker\x18\x04 \x01(\x04R\x05taker\x12\x12\n" +
+	"\x04call\x18\x05 \x01(\x04R\x04call\x1a9\n" +
 	"\x04Nack\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x19\n" +
 	"\bdelay_ns\x18\x02 \x01(\x12R\adelayNs\x1a8\n" +
 	"\x06Reject\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x1a\xf0\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x1a\x86\x02\n" +
 	"\x04Item\x124\n" +
 	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x10\n" +
 	"\x03ack\x18\x02 \x03(\x03R\x03ack\x12\x18\n" +
 	"\athrough\x18\x03 \x01(\x12R\athrough\x123\n" +
 	"\x04nack\x18\x04 \x03(\v2\x1f.tidewire.v1.SettleRequest.NackR\x04nack\x12\x16\n" +
 	"\x06extend\x18\x05 \x03(\x03R\x06extend\x129\n" +
-	"\x06reject\x18\x06 \x03(\v2!.tidewire.v1.SettleRequest.RejectR\x06reject\"\xc0\x03\n" +
+	"\x06reject\x18\x06 \x03(\v2!.tidewire.v1.SettleRequest.RejectR\x06reject\x12\x14\n" +
+	"\x05heard\x18\a \x01(\x04R\x05heard\"\xc0\x03\n" +
 	"\x0eSettleResponse\x126\n" +
 	"\x05items\x18\x01 \x03(\v2 .tidewire.v1.SettleResponse.ItemR\x05items\x1aO\n" +
 	"\x05Stale\x12\x16\n" +

@@ -54,6 +54,11 @@ func (b *Broker) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 		b.mu.Lock()
 		out, next, err := b.takeLocked(ctx, t)
 		changed := b.changed
+		if err == nil && t.Limit > 0 {
+			if err = b.after("taken"); err != nil {
+				out = rpc.Taken{}
+			}
+		}
 		b.mu.Unlock()
 		if err != nil || t.Limit > 0 || out.More || t.Wait == 0 {
 			return out, err
@@ -97,7 +102,7 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 	}()
 	left := t.Limit
 	bytes := t.MaxBytes
-	for _, ref := range t.Partitions {
+	for i, ref := range t.Partitions {
 		of := rpc.TakenOf{Partition: ref}
 		g, p, err := b.findLocked(t.Group, ref)
 		if err == nil {
@@ -108,6 +113,7 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 			out.Of = append(out.Of, of)
 			continue
 		}
+		p.hears(t.Member, t.Hearing(i))
 		bounds, _ := b.log.Bounds(ctx, ref)
 		for o := max(p.floor, bounds.Start); o < bounds.HW && g.inFlight(t.Member, t.Partitions) < g.Settings.MaxInFlight; o++ {
 			f := p.records[o]
@@ -132,6 +138,7 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 			}
 			f.state, f.member, f.epoch, f.until = rpc.InFlight, t.Member, t.Epoch, time.Now().Add(g.Settings.Lease)
 			f.deliveries++
+			f.by = t.Hearing(i)
 			of.Leases = append(of.Leases, rpc.Lease{Offset: o, Delivery: f.deliveries, Left: g.Settings.Lease})
 			of.Batches = append(of.Batches, res.Batches...)
 			left--
@@ -140,6 +147,36 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 		out.Of = append(out.Of, of)
 	}
 	return out, next, nil
+}
+
+// hears takes in which answers came. What was leased in one that was lost is free.
+func (p *part) hears(member string, h rpc.Hearing) {
+	for _, f := range p.records {
+		switch {
+		case f.state != rpc.InFlight || f.member != member || f.by.Taker == 0 || f.by.Taker != h.Taker:
+		case f.by.Call <= h.Heard:
+			f.by = rpc.Hearing{}
+		case f.by.Call < h.Call:
+			f.state, f.until, f.by = rpc.Received, time.Time{}, rpc.Hearing{}
+			f.deliveries--
+		}
+	}
+}
+
+// Unheard is how many records are leased in answers of which it is not known that they came.
+func (c *Cluster) Unheard() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		for _, p := range g.parts {
+			for _, f := range p.records {
+				if f.state == rpc.InFlight && f.by.Taker != 0 {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // free says that a record may be leased.
@@ -191,6 +228,7 @@ func (b *Broker) Settle(ctx context.Context, s rpc.Settle) (out rpc.Settled, err
 			out.Of = append(out.Of, done)
 			continue
 		}
+		p.hears(s.Member, rpc.Hearing{Taker: s.Taker, Call: s.Call, Heard: of.Heard})
 		b.settleLocked(g, p, s, &of, &done)
 		if o := g.Owner(of.Partition.Index); o != nil && o.Next != "" && !g.leased(of.Partition.Index) {
 			b.handLocked(g, o)

@@ -57,6 +57,7 @@ type fate struct {
 	epoch      ident.MemberEpoch
 	until      time.Time // of the lease, or of the backoff
 	deliveries int
+	by         rpc.Hearing // the take that leased it; zero: its answer came
 }
 
 // New makes a cluster over logs.

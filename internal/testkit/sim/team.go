@@ -9,6 +9,7 @@ import (
 	"tidewire/broker/lease"
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
 )
 
 // team is a consumer group, and what the world knows of it and no broker does.
@@ -29,7 +30,9 @@ type ledger struct {
 	done      map[ident.Offset]string // by whose acknowledgement
 	dead      map[ident.Offset]bool
 	settled   map[ident.Offset]bool // the member was told that it is done
-	delivered map[ident.Offset]bool // at least once, or spoken of
+	leased    map[ident.Offset]bool // at least once
+	delivered map[ident.Offset]bool // it has come to a member, of a leader of that time
+	came      map[ident.Offset]bool // it has come to a member
 	grips     map[ident.Offset][]grip
 	letters   map[int64]ident.Offset // in the dead-letter topic, by sequence; they outlive a reset
 }
@@ -47,6 +50,7 @@ type grip struct {
 func (l *ledger) begin(reset uint64) {
 	l.reset = reset
 	l.done, l.dead, l.settled = map[ident.Offset]string{}, map[ident.Offset]bool{}, map[ident.Offset]bool{}
+	l.leased, l.came = map[ident.Offset]bool{}, map[ident.Offset]bool{}
 	l.delivered, l.grips = map[ident.Offset]bool{}, map[ident.Offset][]grip{}
 }
 
@@ -56,7 +60,7 @@ func newTeam(w *World, i int) *team {
 		t.mode = cluster.Shared
 	}
 	for n := range w.set.Members {
-		t.workers = append(t.workers, &worker{w: w, team: t, name: fmt.Sprintf("%s-m%d", t.name, n+1)})
+		t.workers = append(t.workers, &worker{w: w, team: t, name: fmt.Sprintf("%s-m%d", t.name, n+1), gateway: 1, lines: map[place]*heard{}})
 	}
 	for range w.set.Partitions {
 		l := &ledger{letters: map[int64]ident.Offset{}}
@@ -129,11 +133,11 @@ func (t *team) buried(part int, l cluster.Intent) bool {
 	return ok && o == l.Offset
 }
 
-// leased holds a lease to what was promised.
-func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until time.Duration) {
+// leased holds a lease to what was promised. True: it is one of a leader of the past.
+func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until time.Duration) (past bool) {
 	w, l := t.w, t.ledgers[u.part]
 	if u.group.Reset != l.reset {
-		return // it counts no more, and the leader cannot tell yet
+		return false // it counts no more, and the leader cannot tell yet
 	}
 	grips := func() {
 		l.grips[o] = append(slices.DeleteFunc(l.grips[o], func(g grip) bool { return g.worker == by || !g.holds(w.now) }), grip{by, u.part, by.life(u.part), until, u.m, by.epoch})
@@ -162,7 +166,7 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 		}
 		w.note(by.name, "has offset %d of partition %d of %s, a leader of the past, until %s", o, u.part, u.b.name(), until)
 		grips()
-		return
+		return true
 	}
 	if l.settled[o] {
 		w.fail("settled-stays", "%s", what("it was acknowledged by %s", l.done[o]))
@@ -175,31 +179,55 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 	if delivery > w.set.MaxDeliveries {
 		w.fail("poison-ends", "%s", what("delivery %d", delivery))
 	}
-	if t.mode == cluster.Exclusive {
-		t.inOrder(u, o, what)
-	}
-	w.note(by.name, "has offset %d of partition %d of %s for the %d. time, until %s", o, u.part, u.b.name(), delivery, until)
-	l.delivered[o] = true
+	w.note(u.b.name(), "leases offset %d of partition %d to %s for the %d. time, until %s", o, u.part, by.name, delivery, until)
+	l.leased[o] = true
 	grips()
+	return false
+}
+
+// arrives is a lease that comes to its member.
+func (t *team) arrives(by *worker, j job) {
+	l := t.ledgers[j.part]
+	if l.came[j.o] = l.came[j.o] || j.reset == l.reset; j.past || j.reset != l.reset {
+		return
+	}
+	t.w.note(by.name, "has offset %d of partition %d", j.o, j.part)
+	if t.mode == cluster.Exclusive {
+		t.inOrder(by, j.part, j.o)
+	}
+	l.delivered[j.o] = true
 }
 
 func (g grip) holds(now time.Duration) bool { return g.life == g.worker.life(g.part) && now < g.until }
 
-// inOrder holds that no record goes out before an earlier one of its key has.
-func (t *team) inOrder(u *unit, o ident.Offset, what func(string, ...any) string) {
-	l := t.ledgers[u.part]
+// inOrder holds that no record comes to a member before an earlier one of its key has come to
+// one.
+func (t *team) inOrder(by *worker, part int, o ident.Offset) {
+	l := t.ledgers[part]
 	if l.delivered[o] || keyOf(o) == 0 {
 		return
 	}
-	p := t.progress(u.part)
-	for e := max(p.Start, p.Floor, u.b.replicas[u.part].log.Start()); e < o; e++ {
-		if keyOf(e) != keyOf(o) || l.delivered[e] || within(p.Dead, e) || doneWith(p, e) {
+	p := t.progress(part)
+	for e := max(p.Start, p.Floor); e < o; e++ {
+		if keyOf(e) != keyOf(o) || l.delivered[e] || within(p.Dead, e) || doneWith(p, e) || t.over(part, e) {
 			continue
 		}
-		if _, dying := t.intent(u.part, e); !dying { // an intent outlives a reset
-			t.w.fail("key-order", "%s", what("before offset %d of the same key", e))
+		if _, dying := t.intent(part, e); !dying { // an intent outlives a reset
+			t.w.fail("key-order", "%s, partition %d: offset %d comes to %s before offset %d of the same key", t.name, part, o, by.name, e)
 		}
 	}
+}
+
+// over says that retention took a record, or that a leader has given it up and nobody else
+// knows yet.
+func (t *team) over(part int, o ident.Offset) bool {
+	return slices.ContainsFunc(t.w.brokers, func(b *broker) bool {
+		if b.expired(part, o) {
+			return true
+		}
+		u := b.unit(t, part)
+		return u != nil && u.m != nil && u.m.Status(b.now(), o).State == rpc.DeadState
+	})
 }
 
 // speaks is a worker who has done with a record.
@@ -248,7 +276,7 @@ func (t *team) told(j job, reset uint64) {
 		return
 	}
 	p := t.progress(part)
-	if j.reset < reset && o >= p.Start && !l.delivered[o] {
+	if j.reset < reset && o >= p.Start && !l.leased[o] {
 		t.w.fail("resets-end-leases", "%s, partition %d: offset %d was leased before reset %d, and is acknowledged after it", t.name, part, o, reset)
 	}
 	if !doneWith(p, o) {
@@ -323,6 +351,9 @@ func (w *World) committed(before *cluster.Snapshot, of *cluster.CommitOf) {
 		for o := s.From; o < s.To; o++ {
 			if first := l.done[o]; first != "" && first != who {
 				w.fail("one-acknowledgement", "%s, partition %d: offset %d is acknowledged by %s, and by %s", t.name, part, o, first, who)
+			}
+			if (of.Assignment > 0 || of.Member != "") && !l.came[o] {
+				w.fail("done-has-come", "%s, partition %d: offset %d is acknowledged by %s, and has come to nobody", t.name, part, o, who)
 			}
 			if l.dead[o] {
 				w.fail("one-end", "%s, partition %d: offset %d is dead, and acknowledged by %s", t.name, part, o, who)

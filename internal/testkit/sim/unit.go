@@ -260,13 +260,14 @@ func (b *broker) gather() {
 }
 
 // takes leases records to a member, as Take of the broker's rpc does.
-func (u *unit) takes(by cluster.MemberLife, n int) (leases []rpc.Lease, err error) {
+func (u *unit) takes(by cluster.MemberLife, n int, of rpc.Hearing) (leases []rpc.Lease, err error) {
 	failed := u.with(func(m *lease.Machine) {
 		now := u.b.now()
+		m.Hear(now, by, of)
 		if from, want := m.Wants(n); want > 0 {
 			u.reads(from, want)
 		}
-		leases, err = m.Take(now, by, n)
+		leases, err = m.Take(now, by, n, of)
 	})
 	if failed != nil {
 		return nil, failed
@@ -285,11 +286,12 @@ func (u *unit) reads(from ident.Offset, n int) {
 }
 
 // settles takes what a member says, and answers once that is decided.
-func (u *unit) settles(by cluster.MemberLife, of rpc.SettleOf, done func(stale []rpc.Stale, err error)) {
+func (u *unit) settles(by cluster.MemberLife, of rpc.SettleOf, heard rpc.Hearing, done func(stale []rpc.Stale, err error)) {
 	failed := u.with(func(m *lease.Machine) {
 		for from, n := m.Unread(of.Through); n > 0; from, n = m.Unread(of.Through) {
 			u.reads(from, n)
 		}
+		m.Hear(u.b.now(), by, heard)
 		got, err := m.Settle(u.b.now(), by, of)
 		switch {
 		case err != nil || got.Token == 0:

@@ -24,13 +24,27 @@ type worker struct {
 	busy   bool              // a call is under way
 	silent time.Duration     // until then
 	hands  []job
+
+	gateway uint64 // the one that it calls now
+	takes   uint64 // counts those of all its gateways
+	lines   map[place]*heard
 }
+
+// place is a gateway of a worker, and a partition.
+type place struct {
+	gateway uint64
+	part    int
+}
+
+// heard is what a gateway has had of a partition's leaders.
+type heard struct{ made, heard uint64 }
 
 // job is a lease, as its member knows it.
 type job struct {
 	part  int
 	o     ident.Offset
 	reset uint64
+	past  bool // a leader of the past leased it
 }
 
 func (k *worker) start() { k.w.in(k.w.edge, k.w.between(0, 300*time.Millisecond), k.step) }
@@ -164,26 +178,92 @@ func (k *worker) take(part int) {
 	}
 	by, life, n := k.by(), k.life(part), 1+w.rng.IntN(w.set.MaxInFlight)
 	k.busy = true
+	if w.chance(0.1) {
+		k.moves()
+	}
+	line := k.line(part)
+	k.takes++
+	line.made = k.takes
+	of := rpc.Hearing{Taker: k.gateway, Call: line.made, Heard: line.heard}
+	var jobs []job
+	gone := false
+	lost := func() {
+		gone = true
+		k.took(life, part, nil)
+		for _, j := range jobs {
+			w.reached.hit("records leased in an answer that was lost")
+			k.team.speaks(k, part, j.o) // it has not come, and will not
+		}
+		if k.life(part) == life && w.chance(0.2) {
+			k.join() // it called through a gateway that is gone, and knows nothing of its answer
+		}
+	}
 	w.call(w.edge, b.p, w.set.Timeout, func(reply func(func())) {
 		u := b.unit(k.team, part)
 		if u == nil {
 			reply(func() { k.took(life, part, nil) })
 			return
 		}
-		leases, err := u.takes(by, n)
-		var jobs []job
+		leases, err := u.takes(by, n, of)
 		for _, l := range leases {
 			// Until the answer is there, it may be: this life has it from now on.
-			if k.life(part) == life {
-				k.team.leased(u, k, l.Offset, l.Delivery, w.now+l.Left)
+			past := false
+			if k.life(part) == life && !gone {
+				past = k.team.leased(u, k, l.Offset, l.Delivery, w.now+l.Left)
 			}
-			jobs = append(jobs, job{part, l.Offset, u.group.Reset})
+			jobs = append(jobs, job{part, l.Offset, u.group.Reset, past})
+		}
+		if !w.healing && w.chance(0.1) { // the connection breaks
+			reply(lost)
+			return
 		}
 		reply(func() {
+			if len(jobs) > 0 {
+				line.heard = of.Call
+			}
 			k.took(life, part, jobs)
 			k.fenced(life, part, err)
 		})
-	}, func(bool) { k.took(life, part, nil) })
+	}, func(bool) { lost() })
+}
+
+func (k *worker) line(part int) *heard {
+	at := place{k.gateway, part}
+	if k.lines[at] == nil {
+		k.lines[at] = &heard{}
+	}
+	return k.lines[at]
+}
+
+// hearing is what the worker's gateway says to the leader of a partition, in another call than
+// a take.
+func (k *worker) hearing(part int) rpc.Hearing {
+	l := k.line(part)
+	return rpc.Hearing{Taker: k.gateway, Call: l.made + 1, Heard: l.heard}
+}
+
+// moves has the worker call through another gateway. The one before tells leaders what came of
+// its takes a little later, if it is there still.
+func (k *worker) moves() {
+	w, by := k.w, k.by()
+	for part := range w.set.Partitions {
+		of := k.hearing(part)
+		if w.chance(0.2) {
+			continue
+		}
+		w.in(w.edge, w.between(0, 200*time.Millisecond), func() {
+			if b := k.at(part); b != nil {
+				w.call(w.edge, b.p, w.set.Timeout, func(reply func(func())) {
+					if u := b.unit(k.team, part); u != nil {
+						_, _ = u.takes(by, 0, of)
+					}
+					reply(func() {})
+				}, func(bool) {})
+			}
+		})
+	}
+	k.gateway = 3 - k.gateway
+	w.reached.hit("member calls through another gateway")
 }
 
 func (k *worker) took(life, part int, jobs []job) {
@@ -193,6 +273,7 @@ func (k *worker) took(life, part int, jobs []job) {
 	}
 	for _, j := range jobs {
 		k.hands = append(slices.DeleteFunc(k.hands, func(o job) bool { return o.part == j.part && o.o == j.o }), j)
+		k.team.arrives(k, j)
 	}
 }
 
@@ -253,7 +334,7 @@ func (k *worker) settle(j job) {
 		k.drops(j) // it forgets, and the lease runs out
 		return
 	}
-	by, life := k.by(), k.life(j.part)
+	by, life, heard := k.by(), k.life(j.part), k.hearing(j.part)
 	k.busy = true
 	w.call(w.edge, b.p, w.set.Timeout, func(reply func(func())) {
 		u := b.unit(k.team, j.part)
@@ -272,7 +353,7 @@ func (k *worker) settle(j job) {
 			}
 		}
 		reset := u.group.Reset
-		u.settles(by, of, func(stale []rpc.Stale, err error) {
+		u.settles(by, of, heard, func(stale []rpc.Stale, err error) {
 			named := func(o ident.Offset) bool {
 				return slices.ContainsFunc(stale, func(s rpc.Stale) bool { return s.Offset == o })
 			}
