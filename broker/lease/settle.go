@@ -133,7 +133,7 @@ func (c *call) ack(o ident.Offset) error {
 		}
 		c.m.leave(s)
 		c.m.letGo(e)
-		e.state, e.hand = acking, c.hand
+		e.state, e.hand, e.latest = acking, c.hand, c.hand
 		c.hand.acks = append(c.hand.acks, o)
 		c.m.commits.queue(c.hand)
 	}
@@ -147,19 +147,31 @@ func (c *call) ack(o ident.Offset) error {
 // it knows, and can acknowledge each of them. So it is with what this leader leased in an
 // answer of which it does not know whether it came.
 func (c *call) through(o ident.Offset) {
-	for _, s := range c.m.window.those(func(e *entry) bool { return e.offset < o && (e.state == leased || e.state == available) }) {
+	for _, s := range c.m.window.those(func(e *entry) bool { return e.offset < o }) {
 		switch e := c.m.window.at(s); {
 		case e.state == leased && e.hand == c.hand && c.hand.unheard(e):
 			c.take(e.offset, untold(e.offset))
 		case e.state == leased && e.hand == c.hand:
 			c.take(e.offset, c.ack(e.offset))
-		case e.state == available && e.fresh:
-			c.take(e.offset, unsaid(e.offset))
+		case e.latest != c.hand && c.m.former(e.offset):
+			c.take(e.offset, c.refusal(e))
 		}
 	}
 	if o < c.m.high {
 		c.take(o, c.ack(o))
 	}
+}
+
+// refusal is why a record that a former leader may have leased to the member is not taken with
+// others: what was leased since by this one does not tell who had it before.
+func (c *call) refusal(e *entry) error {
+	switch e.state {
+	case leased, acking:
+		return elsewhere(e.offset)
+	case dying:
+		return dead(e.offset)
+	}
+	return unsaid(e.offset)
 }
 
 func (c *call) nack(n rpc.Nack) error {
@@ -178,7 +190,7 @@ func (c *call) nack(n rpc.Nack) error {
 	case e.state == dying:
 		return dead(n.Offset)
 	case e.state == available && e.fresh:
-		e.given, e.fresh = e.given+1, false // a delivery of a former leader's
+		e.given, e.fresh, e.latest = e.given+1, false, c.hand // a delivery of a former leader's
 	default:
 		return nil // it was given back before
 	}
@@ -243,6 +255,7 @@ func (c *call) reject(r rpc.Reject) error {
 		}
 		if e.fresh {
 			e.given++
+			e.latest = c.hand
 		}
 		c.m.die(s, reason(r.Reason))
 	}

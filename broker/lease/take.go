@@ -87,7 +87,7 @@ func (m *Machine) lease(s slot, h *hand, serial uint64) {
 	e := m.window.at(s)
 	e.state, e.hand, e.fresh = leased, h, false
 	e.unsure = false
-	e.serial = serial
+	e.latest, e.serial = h, serial
 	e.until = m.now + m.group.Settings.Lease
 	e.given++
 	h.leased++

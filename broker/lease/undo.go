@@ -24,6 +24,7 @@ func (m *Machine) undo(s slot) {
 	e := m.window.at(s)
 	m.leave(s)
 	m.letGo(e)
+	e.latest = nil
 	if e.given--; e.given > 0 {
 		m.redeliver--
 		m.holdBack(e)

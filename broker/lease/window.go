@@ -29,6 +29,7 @@ type entry struct {
 	offset ident.Offset
 	until  time.Duration // leased: the deadline; waiting: the end of it
 	hand   *hand         // leased and acking: whose
+	latest *hand         // who had it last, as far as this leader knows; nil: it does not
 	letter *letter       // dying
 	token  Token         // who waits for it to be done; 0: nobody
 	stamp  int64         // of the record: ms since 1970; 0: not read yet

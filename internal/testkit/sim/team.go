@@ -249,14 +249,9 @@ func (t *team) passes(by *worker, part int, through ident.Offset) {
 	}
 }
 
-// has says that a worker has a record in hand, and nobody else, by the latest lease of it:
-// what a leader has leased since to somebody, and had back, it takes for nobody else's.
+// has says that a worker has a record in hand, whoever has it as well.
 func (t *team) has(by *worker, part int, o ident.Offset) bool {
-	grips := t.ledgers[part].grips[o]
-	if len(grips) == 0 || grips[len(grips)-1].worker != by || !grips[len(grips)-1].holds(t.w.now) {
-		return false
-	}
-	return !slices.ContainsFunc(grips, func(g grip) bool { return g.worker != by && g.holds(t.w.now) })
+	return slices.ContainsFunc(t.ledgers[part].grips[o], func(g grip) bool { return g.worker == by && g.holds(t.w.now) })
 }
 
 // extends is a worker who has a record for longer, as its leader says.
@@ -276,6 +271,9 @@ func (t *team) told(j job, reset uint64) {
 		return
 	}
 	p := t.progress(part)
+	if within(p.Dead, o) {
+		return // a former lease, and it has ended since
+	}
 	if j.reset < reset && o >= p.Start && !l.leased[o] {
 		t.w.fail("resets-end-leases", "%s, partition %d: offset %d was leased before reset %d, and is acknowledged after it", t.name, part, o, reset)
 	}
