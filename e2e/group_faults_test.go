@@ -116,7 +116,11 @@ func membersComeAndGo(g *groupCrew, every time.Duration, stop <-chan struct{}) {
 // and holds up nobody else.
 func TestPoisonIsDeadLetteredOnce(t *testing.T) {
 	t.Parallel()
-	const records, poison = 2_000, 20
+	const poison = 20
+	records := 2_000
+	if harness.Soak() {
+		records = 10_000
+	}
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := c.API()
 	api.CreateTopic(t, "food", `"partitions":3,"replicas":3`)
