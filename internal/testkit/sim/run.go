@@ -31,7 +31,7 @@ func Draw(seed uint64) (Setup, []Fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	set := setup(rng)
 	set.Unclean = (seed%8 == 7 || seed%16 == 10) && set.Replicas > 1
-	set.Replicated, set.Reborn = seed%16 == 5, seed%16 == 9
+	set.Replicated, set.Reborn = seed%16 == 5 || seed%32 == 18, seed%16 == 9
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
