@@ -3,6 +3,7 @@ package groups
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"tidewire/internal/cluster"
 	"tidewire/internal/ident"
@@ -21,6 +22,7 @@ func TestGroupsThatPauseAreNamed(t *testing.T) {
 		m := s.join(g, "m1")
 		named := func(want ...Pause) {
 			t.Helper()
+			synctest.Wait() // who settles is answered before that is noted
 			if got := b.Paused(); !slices.Equal(got, want) {
 				t.Fatalf("%v, not %v", got, want)
 			}
