@@ -1,6 +1,6 @@
 # Everything a contributor calls. Needs Go (see go.mod), Node 20.3 or later with npm for
-# the SDK and the examples, and bash; nothing else is installed, and what is downloaded
-# are Go modules and, into sdk-js/node_modules, npm packages. Only generate needs protoc.
+# the SDK and the dashboard, and bash; nothing else is installed, and what is downloaded are
+# Go modules and, into the node_modules of sdk-js and web, npm packages. Only generate needs protoc.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -77,7 +77,7 @@ cluster: build ## build, and serve a cluster of three nodes, with data and logs 
 	wait
 
 .PHONY: test
-test: check pure race e2e sdk-test bench-test ## all that must be green before a change lands
+test: check pure race e2e sdk-test web-test ## all that must be green before a change lands
 
 .PHONY: check
 check: ## go vet and gofmt
@@ -102,12 +102,13 @@ e2e: build ## tests with real processes, against ./bin/tidewire
 		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 8 $(TESTFLAGS) ./e2e/...; \
 	fi
 
-# What the lock file names, and nothing else; npm keeps a copy of it there.
+# What a lock file names, and nothing else; npm keeps a copy of it there.
 SDK_MODULES := sdk-js/node_modules/.package-lock.json
+WEB_MODULES := web/node_modules/.package-lock.json
 
-$(SDK_MODULES): sdk-js/package-lock.json
-	@command -v $(NPM) >/dev/null || { echo "the SDK needs Node 20.3 or later with npm: https://nodejs.org" >&2; exit 1; }
-	cd sdk-js && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+%/node_modules/.package-lock.json: %/package-lock.json
+	@command -v $(NPM) >/dev/null || { echo "$* needs Node 20.3 or later with npm: https://nodejs.org" >&2; exit 1; }
+	cd $* && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: e2e
@@ -125,14 +126,13 @@ sdk: $(SDK_MODULES) ## the JavaScript SDK: lint, types, ./sdk-js/dist, and wheth
 sdk-test: sdk build ## sdk, and its tests, also against ./bin/tidewire
 	cd sdk-js && TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(NPM) run --silent test
 
-# Each runs a node with its data in ./tidewire-data/examples and serves its page; Ctrl-C stops it.
-.PHONY: example-chat example-vehicles example-queue
-example-chat: build $(SDK_MODULES) ## a chat room: prints the address of its page
-	exec node examples/run.mjs chat
-example-vehicles: build $(SDK_MODULES) ## a live map of made-up trams
-	exec node examples/run.mjs vehicles
-example-queue: build $(SDK_MODULES) ## a work queue with painters that come and go
-	exec node examples/run.mjs queue
+.PHONY: dashboard
+dashboard: $(WEB_MODULES) ## ./web/assets, which is committed, from the source of the dashboard and the SDK
+	cd web && $(NPM) run --silent build
+
+.PHONY: web-test
+web-test: $(WEB_MODULES) ## the dashboard: lint, types, tests of its pure parts, and whether ./web/assets is what its source makes
+	cd web && $(NPM) run --silent lint && $(NPM) run --silent types && $(NPM) run --silent test && $(NPM) run --silent current
 
 .PHONY: lint
 lint: check ## go vet, staticcheck, gofumpt (generated code is as its generator wrote it)
