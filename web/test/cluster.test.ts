@@ -62,6 +62,25 @@ test("troubles say each thing once, the grave ones first, and lead to it", () =>
   );
 });
 
+test("many alerts of one name are one trouble, so that the cause is seen", () => {
+  const alerts = Array.from(
+    { length: 13 },
+    (_, i): Alert => ({
+      alert: "under-replicated",
+      state: "firing",
+      since: "",
+      topic: "t",
+      detail: `partition ${i}`,
+      advice: "look",
+    }),
+  );
+  const list = troubles(undefined, alerts);
+  assert.deepEqual(list, [
+    { grave: true, what: "under-replicated: 13 alerts, such as: partition 0", advice: "look", path: ["cluster"] },
+  ]);
+  assert.equal(troubles(undefined, alerts.slice(0, 3)).length, 3);
+});
+
 test("an old feed and two versions are troubles, and no news is none", () => {
   assert.deepEqual(troubles(undefined, []), []);
   assert.deepEqual(troubles({ nodes: [node("a")], feed_age: "900ms" }, []), []);

@@ -46,22 +46,37 @@ export interface Trouble {
 /** A feed as old as this means that this node does not hear the coordinators. */
 const oldFeedMs = 3000;
 
+/** Alerts of one name that are told one by one; a dead node makes one of each partition that it held. */
+const mostAlike = 3;
+
+/** Firing alerts as troubles, many of one name as one. */
+function alarms(alerts: readonly Alert[]): Trouble[] {
+  const byName = new Map<string, Alert[]>();
+  for (const a of alerts) {
+    if (a.state === "firing") byName.set(a.alert, [...(byName.get(a.alert) ?? []), a]);
+  }
+  return [...byName].flatMap(([name, alike]) => {
+    const grave = name !== "replica-lag";
+    if (alike.length <= mostAlike) {
+      return alike.map((a) => ({ grave, what: `${name}: ${a.detail}`, advice: a.advice, path: causeOf(a) }));
+    }
+    const [first] = alike;
+    const what = `${name}: ${several(alike.length, "alert")}, such as: ${first!.detail}`;
+    return { grave, what, advice: first!.advice, path: ["cluster"] };
+  });
+}
+
+/** Where to look at what an alert is about. */
+function causeOf({ topic, group, node }: Alert): string[] {
+  if (topic) return group ? ["groups", topic, group] : ["topics", topic, "partitions"];
+  return [node ? "cluster" : "overview"];
+}
+
 /** What is wrong, the worst first: alerts, and what nodes show before an alert fires. */
 export function troubles(info: Nodes | undefined, alerts: readonly Alert[]): Trouble[] {
-  const list: Trouble[] = [];
-  const told = new Set<string>(); // nodes that an alert is about
-  for (const a of alerts) {
-    if (a.state !== "firing") continue;
-    if (a.alert === "node-down" && a.node) told.add(a.node);
-    const path = a.topic
-      ? a.group
-        ? ["groups", a.topic, a.group]
-        : ["topics", a.topic, "partitions"]
-      : a.node
-        ? ["cluster"]
-        : ["overview"];
-    list.push({ grave: a.alert !== "replica-lag", what: `${a.alert}: ${a.detail}`, advice: a.advice, path });
-  }
+  const list = alarms(alerts);
+  const down = alerts.filter((a) => a.state === "firing" && a.alert === "node-down");
+  const told = new Set(down.map((a) => a.node));
   for (const n of info?.nodes ?? []) {
     if (told.has(n.name) || told.has(n.id)) continue;
     if (n.state === "dead" || n.state === "suspect")

@@ -40,7 +40,7 @@ export const x = (box: Box, timeS: number): number => ((timeS - box.fromS) / (bo
 export const y = (box: Box, value: number): number => box.height * (1 - value / box.top);
 
 /** The path of a line, broken where nothing is known, or nobody looked for a while. */
-export function path(columns: Columns, line: number, box: Box, gapS = 10): string {
+export function path(columns: Columns, line: number, box: Box, gapS = 15): string {
   const [times] = columns;
   const values = columns[line] ?? [];
   let d = "";

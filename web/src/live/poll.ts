@@ -9,14 +9,21 @@ export interface Polled<T> {
   atMs: number;
 }
 
-/** Waits, or until the signal aborts. */
-export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+/** Waits, or until the signal aborts, or somebody looks at the page again. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
+    const done = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      document.removeEventListener("visibilitychange", look);
       resolve();
-    });
+    };
+    const look = () => {
+      if (!document.hidden) done();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done);
+    document.addEventListener("visibilitychange", look);
   });
 
 /**

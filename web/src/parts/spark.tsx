@@ -4,6 +4,7 @@ const [width, height] = [80, 20];
 
 /** A line as small as a word; the figure stands beside it as text. */
 export function Spark({ values }: { values: readonly Value[] }) {
+  if (values.length < 2) return null;
   const known = values.map((v) => v ?? 0);
   const top = Math.max(1, ...known);
   const step = width / Math.max(1, known.length - 1);

@@ -13,6 +13,8 @@ import { Refusal, Waiting } from "../parts/words.js";
 import { shown } from "../shell/time.js";
 
 const everyMs = 2000;
+/** Alerts that are listed. */
+const mostAlerts = 200;
 /** Topics of the map of partitions. */
 const mapTopics = 50;
 
@@ -206,8 +208,13 @@ function Alerts() {
       <h3>Alerts, firing and of the last hour</h3>
       <Refusal error={error} />
       {value?.length === 0 && <p class="quiet">None: nothing has fired in the last hour.</p>}
+      {value && value.length > mostAlerts && (
+        <p class="quiet">
+          These are the first {mostAlerts} of {value.length}.
+        </p>
+      )}
       <ul class="plain">
-        {[...firing, ...past].map((a) => (
+        {[...firing, ...past].slice(0, mostAlerts).map((a) => (
           <li key={`${a.alert} ${a.since} ${a.node} ${a.topic} ${a.partition} ${a.group}`}>
             <span class={a.state === "firing" ? "mark dead" : "mark"}>{a.state}</span> <b>{a.alert}</b> {a.detail}{" "}
             <small>

@@ -73,14 +73,16 @@ function Troubles() {
   const list = problems.value;
   if (!list.length) return null;
   return (
-    <ul class="troubles" aria-label="Problems" role="alert">
-      {list.map((t) => (
-        <li key={t.what} class={t.grave ? "bad" : "wait"}>
-          <a href={href(t.path)}>{t.what}</a>
-          {t.advice && <p>{t.advice}</p>}
-        </li>
-      ))}
-    </ul>
+    <div role="alert">
+      <ul class="troubles" aria-label="Problems">
+        {list.map((t) => (
+          <li key={t.what} class={t.grave ? "bad" : "wait"}>
+            <a href={href(t.path)}>{t.what}</a>
+            {t.advice && <p>{t.advice}</p>}
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
-import { count, unknown } from "../core/format.js";
+import { count, several, unknown } from "../core/format.js";
 import { type ResetTo, resetBody } from "../core/groups.js";
 import type { Group, Moved } from "../core/wire.js";
 import { api, at } from "../live/api.js";
@@ -108,8 +108,7 @@ export function Reset({ group, close }: { group: Group; close(): void }) {
                 force.value = e.currentTarget.checked;
               }}
             />{" "}
-            By force: it has {members} {members === 1 ? "member" : "members"}, whose lives end; they join again by
-            themselves
+            By force: the lives of its {several(members, "member")} end; who still runs joins again by itself
           </label>
         )}
         <Refusal error={error.value} />
