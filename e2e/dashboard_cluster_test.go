@@ -87,7 +87,7 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 
 	p := b.openDashboard(c.Members[0].URL, "/overview")
 	p.until("the overview has all nodes", `fact("Nodes alive") === "3"`)
-	p.until("and a rate", `Number(fact("Published a second")) > 10`)
+	p.until("and a rate", `Number(fact("Published a second")) > 0`)
 	p.until("charts have lines", `[...document.querySelectorAll(".chart path")].filter((l) => l.getAttribute("d").includes("L")).length >= 2`)
 
 	p.show("/topics")

@@ -81,6 +81,7 @@ test("going back, each partition gives its share and those with less leave the r
     { partition: 3, from: 460, to: 500 },
     { partition: 0, from: 1960, to: 2000 },
   ]);
+  assert.deepEqual(windowsBack(tops, 100, true)[0], { partition: 2, from: 7, to: 7 });
   assert.equal(windowsBack(tops, 1).length, 3); // each goes back, so that it comes to an end
 });
 

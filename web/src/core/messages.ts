@@ -98,13 +98,17 @@ export interface Window {
 
 /**
  * The next records to look at, going back from the ends in `tops`: each partition gives
- * its share of `size`, and those with less leave the rest to the others.
+ * its share of `size`, and those with less leave the rest to the others. With `empty` those
+ * that have nothing are among them too.
  */
 export function windowsBack(
   tops: readonly { partition: number; earliest: number; top: number }[],
   size: number,
+  empty = false,
 ): Window[] {
-  const list = tops.filter((p) => p.top > p.earliest).sort((a, b) => a.top - a.earliest - (b.top - b.earliest));
+  const list = tops
+    .filter((p) => empty || p.top > p.earliest)
+    .sort((a, b) => a.top - a.earliest - (b.top - b.earliest));
   let left = Math.max(size, list.length);
   return list.map((p, i) => {
     const share = Math.min(p.top - p.earliest, Math.max(1, Math.floor(left / (list.length - i))));

@@ -1,7 +1,7 @@
 // Reads of a topic as the message browser wants them: a piece at a time, forwards from a
 // place or backwards from the end.
 
-import { windowsBack } from "../core/messages.js";
+import { type Window, windowsBack } from "../core/messages.js";
 import type { Message, Page, Topic } from "../core/wire.js";
 import { ApiError, api, at } from "./api.js";
 
@@ -36,55 +36,78 @@ export function forwards(topic: string, place: Query, filter: Query): Reader {
   };
 }
 
-/** Goes back from the end that each partition has now. */
-export function backwards(topic: Topic, partition: number | undefined, filter: Query): Reader {
-  const tops = topic.layout.partitions
-    .filter((p) => p.hw !== null && p.earliest !== null && (partition === undefined || p.id === partition))
-    .map((p) => ({ partition: p.id, earliest: p.earliest!, top: p.hw! }));
+interface Side {
+  partition: number;
+  earliest: number;
+  /** Everything from here on has been looked at. */
+  top: number;
+}
+
+/** Goes back from the end that each partition has when the first piece is asked for. */
+export function backwards(topic: string, partition: number | undefined, filter: Query): Reader {
+  let sides: Side[] | undefined;
   return {
     async next(limit, signal) {
-      const windows = windowsBack(tops, Math.min(limit, pageRecords));
+      // Where a partition ends is as its leader said within a second: at first what is
+      // beyond that comes too.
+      const beyond = sides ? 0 : pageRecords;
+      const all = sides ?? (await ends(topic, partition, signal));
+      const windows = windowsBack(all, Math.min(limit, pageRecords), beyond > 0);
       const lists = await Promise.all(
-        windows.map(async (w) => {
-          const side = tops.find((p) => p.partition === w.partition)!;
-          try {
-            const found = await range(topic.name, w, filter, signal);
-            side.top = w.from;
-            return found;
-          } catch (thrown) {
-            if (partition !== undefined || !(thrown instanceof ApiError) || thrown.code !== "wrong-partition")
-              throw thrown;
-            side.top = side.earliest; // the key that is asked for is never there
-            return [];
-          }
-        }),
+        windows.map((w) =>
+          range(topic, w, beyond, filter, signal).catch((thrown) => {
+            if (partition === undefined && thrown instanceof ApiError && thrown.code === "wrong-partition") return null;
+            throw thrown;
+          }),
+        ),
       );
+      // Nothing has been looked at before all of it was: after an error the same comes again.
+      sides = all.map((side) => {
+        const i = windows.findIndex((w) => w.partition === side.partition);
+        if (i < 0) return side;
+        return { ...side, top: lists[i] ? windows[i]!.from : side.earliest }; // the key is never in that partition
+      });
       const looked = windows.reduce((sum, w) => sum + w.to - w.from, 0);
-      return { messages: lists.flat(), looked, done: tops.every((p) => p.top <= p.earliest) };
+      return { messages: lists.flatMap((l) => l ?? []), looked, done: sides.every((p) => p.top <= p.earliest) };
     },
   };
 }
 
-/** The records of a partition from an offset up to another one. What is no longer kept is left out. */
+async function ends(topic: string, partition: number | undefined, signal: AbortSignal): Promise<Side[]> {
+  const { layout } = await api<Topic>(at("topics", topic, "metadata"), { signal });
+  return layout.partitions
+    .filter((p) => p.hw !== null && p.earliest !== null && (partition === undefined || p.id === partition))
+    .map((p) => ({ partition: p.id, earliest: p.earliest!, top: p.hw! }));
+}
+
+/**
+ * The records of a partition from an offset up to another one, and up to `beyond` more that
+ * come behind it at once. What is no longer kept is left out.
+ */
 async function range(
   topic: string,
-  w: { partition: number; from: number; to: number },
+  { partition, from, to }: Window,
+  beyond: number,
   filter: Query,
   signal: AbortSignal,
 ): Promise<Message[]> {
-  const { partition, from, to } = w;
   const found: Message[] = [];
   let query: Query = { partition, offset: from };
   for (;;) {
-    const page: Page = await api<Page>(at("topics", topic), {
-      query: { ...query, ...filter, limit: to - from },
-      signal,
-      exact: true,
-    });
-    found.push(...page.messages.filter((m) => m.offset < to));
-    const last = page.messages.at(-1)?.offset ?? to;
-    if (page.end || last >= to - 1) return found;
-    query = { cursor: page.cursor, partition };
+    try {
+      const page: Page = await api<Page>(at("topics", topic), {
+        query: { ...query, ...filter, limit: to - from + beyond },
+        signal,
+        exact: true,
+      });
+      found.push(...page.messages.filter((m) => m.offset < to + beyond));
+      const last = page.messages.at(-1)?.offset ?? to;
+      if (page.end || last >= to - 1) return found;
+      query = { cursor: page.cursor, partition };
+    } catch (thrown) {
+      if (!(thrown instanceof ApiError) || thrown.code !== "offset-expired") throw thrown;
+      query = { cursor: String(thrown.problem.cursor), partition }; // retention came first
+    }
   }
 }
 

@@ -36,9 +36,13 @@ export function Live({ topic, query }: { topic: Topic; query: Record<string, str
     let timer = 0;
     const partition = query.partition ? Number(query.partition) : undefined;
     const { key, key_prefix: keyPrefix } = keyQuery(query.key ?? "");
+    const before = new Map<number, number>(); // of each partition the last that was read as one from before
     const show = () => {
+      clearTimeout(timer);
       timer = 0;
-      const list = fresh.filter((m) => matches(m, filter.current)).reverse();
+      const list = fresh
+        .filter((m) => m.offset > (before.get(m.partition) ?? -1) && matches(m, filter.current))
+        .reverse();
       fresh = [];
       const into = paused.peek() ? held : shown;
       into.value = [...list, ...into.peek()].slice(0, most);
@@ -67,7 +71,10 @@ export function Live({ topic, query }: { topic: Topic; query: Record<string, str
           state.value = "ended";
         }),
         tide.on("state", ({ state: s }) => {
-          state.value = s === "connected" ? "live" : s;
+          if (s !== "connected") state.value = s;
+        }),
+        sub.on("recovered", () => {
+          state.value = "live"; // only now does it get what comes
         }),
       );
       sub
@@ -75,12 +82,14 @@ export function Live({ topic, query }: { topic: Topic; query: Record<string, str
         .then(
           async () => {
             state.value = "live";
-            const { messages } = await backwards(topic, partition, keyQuery(query.key ?? "")).next(
+            const { messages } = await backwards(topic.name, partition, keyQuery(query.key ?? "")).next(
               firstMessages,
               life.signal,
             );
-            const there = new Set(shown.peek().map(place));
+            show();
+            const there = new Set([...shown.peek(), ...held.peek()].map(place));
             const older = messages.filter((m) => !there.has(place(m)) && matches(m, filter.current));
+            for (const m of older) before.set(m.partition, Math.max(m.offset, before.get(m.partition) ?? -1));
             shown.value = [...shown.peek(), ...older.sort(newestFirst)].slice(0, most);
           },
           () => {}, // the subscription's own error says it

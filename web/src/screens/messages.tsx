@@ -35,7 +35,7 @@ function readerOf(topic: Topic, q: Query): Reader {
     case "cursor":
       return forwards(topic.name, { cursor: q.cursor }, filter);
     default:
-      return backwards(topic, partition, filter);
+      return backwards(topic.name, partition, filter);
   }
 }
 
