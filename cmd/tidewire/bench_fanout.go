@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/figure"
-	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/internal/bench/figure"
+	"tidewire/internal/bench/load"
 )
 
 // benchFanout are the flags of bench fanout and bench latency.

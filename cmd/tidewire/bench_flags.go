@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/proc"
+	"tidewire/internal/bench/proc"
 )
 
 // measurement is what a benchmark is beside what all of them are.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/internal/bench/load"
 )
 
 // benchPublish are the flags of bench publish.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/internal/bench/load"
 )
 
 // benchRequests are the flags of bench requests.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidewire/cmd/tidewire/internal/bench/load"
+	"tidewire/internal/bench/load"
 )
 
 // benchRestart are the flags of bench restart.
