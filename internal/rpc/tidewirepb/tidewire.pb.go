@@ -3113,7 +3113,7 @@ type OriginalRequest struct {
 
 func (x *OriginalRequest) Reset() {
 	*x = OriginalRequest{}
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3125,7 @@ func (x *OriginalRequest) String() string {
 func (*OriginalRequest) ProtoMessage() {}
 
 func (x *OriginalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[55]
+	mi := &file_tidewire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3138,7 @@ func (x *OriginalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OriginalRequest.ProtoReflect.Descriptor instead.
 func (*OriginalRequest) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{55}
+	return file_tidewire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OriginalRequest) GetPartition() *Partition {
@@ -3180,7 +3180,7 @@ type OriginalResponse struct {
 
 func (x *OriginalResponse) Reset() {
 	*x = OriginalResponse{}
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3192,7 @@ func (x *OriginalResponse) String() string {
 func (*OriginalResponse) ProtoMessage() {}
 
 func (x *OriginalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[56]
+	mi := &file_tidewire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3205,7 @@ func (x *OriginalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OriginalResponse.ProtoReflect.Descriptor instead.
 func (*OriginalResponse) Descriptor() ([]byte, []int) {
-	return file_tidewire_proto_rawDescGZIP(), []int{56}
+	return file_tidewire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OriginalResponse) GetKnown() bool {
@@ -3241,7 +3241,7 @@ type TouchRequest_Sign struct {
 
 func (x *TouchRequest_Sign) Reset() {
 	*x = TouchRequest_Sign{}
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3253,7 @@ func (x *TouchRequest_Sign) String() string {
 func (*TouchRequest_Sign) ProtoMessage() {}
 
 func (x *TouchRequest_Sign) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[57]
+	mi := &file_tidewire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3310,7 @@ type AppendRequest_Item struct {
 
 func (x *AppendRequest_Item) Reset() {
 	*x = AppendRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3322,7 @@ func (x *AppendRequest_Item) String() string {
 func (*AppendRequest_Item) ProtoMessage() {}
 
 func (x *AppendRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[58]
+	mi := &file_tidewire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3385,7 @@ type AppendResponse_Record struct {
 
 func (x *AppendResponse_Record) Reset() {
 	*x = AppendResponse_Record{}
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3397,7 @@ func (x *AppendResponse_Record) String() string {
 func (*AppendResponse_Record) ProtoMessage() {}
 
 func (x *AppendResponse_Record) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[59]
+	mi := &file_tidewire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3453,7 @@ type AppendResponse_Run struct {
 
 func (x *AppendResponse_Run) Reset() {
 	*x = AppendResponse_Run{}
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3465,7 @@ func (x *AppendResponse_Run) String() string {
 func (*AppendResponse_Run) ProtoMessage() {}
 
 func (x *AppendResponse_Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[60]
+	mi := &file_tidewire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3514,7 @@ type AppendResponse_Item struct {
 
 func (x *AppendResponse_Item) Reset() {
 	*x = AppendResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3526,7 @@ func (x *AppendResponse_Item) String() string {
 func (*AppendResponse_Item) ProtoMessage() {}
 
 func (x *AppendResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[61]
+	mi := &file_tidewire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3580,7 @@ type FollowRequest_Opening struct {
 
 func (x *FollowRequest_Opening) Reset() {
 	*x = FollowRequest_Opening{}
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3592,7 @@ func (x *FollowRequest_Opening) String() string {
 func (*FollowRequest_Opening) ProtoMessage() {}
 
 func (x *FollowRequest_Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[62]
+	mi := &file_tidewire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3636,7 @@ type FollowRequest_Standing struct {
 
 func (x *FollowRequest_Standing) Reset() {
 	*x = FollowRequest_Standing{}
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3648,7 @@ func (x *FollowRequest_Standing) String() string {
 func (*FollowRequest_Standing) ProtoMessage() {}
 
 func (x *FollowRequest_Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[63]
+	mi := &file_tidewire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3719,7 @@ type FollowRequest_Held struct {
 
 func (x *FollowRequest_Held) Reset() {
 	*x = FollowRequest_Held{}
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3731,7 @@ func (x *FollowRequest_Held) String() string {
 func (*FollowRequest_Held) ProtoMessage() {}
 
 func (x *FollowRequest_Held) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[64]
+	mi := &file_tidewire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3802,7 @@ type FollowResponse_Divergence struct {
 
 func (x *FollowResponse_Divergence) Reset() {
 	*x = FollowResponse_Divergence{}
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3814,7 @@ func (x *FollowResponse_Divergence) String() string {
 func (*FollowResponse_Divergence) ProtoMessage() {}
 
 func (x *FollowResponse_Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[65]
+	mi := &file_tidewire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +3930,7 @@ type FollowResponse_Push struct {
 
 func (x *FollowResponse_Push) Reset() {
 	*x = FollowResponse_Push{}
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +3942,7 @@ func (x *FollowResponse_Push) String() string {
 func (*FollowResponse_Push) ProtoMessage() {}
 
 func (x *FollowResponse_Push) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[66]
+	mi := &file_tidewire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4024,7 +4024,7 @@ type FollowResponse_Refused struct {
 
 func (x *FollowResponse_Refused) Reset() {
 	*x = FollowResponse_Refused{}
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4036,7 +4036,7 @@ func (x *FollowResponse_Refused) String() string {
 func (*FollowResponse_Refused) ProtoMessage() {}
 
 func (x *FollowResponse_Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[67]
+	mi := &file_tidewire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4076,7 @@ type BoundsRequest_Item struct {
 
 func (x *BoundsRequest_Item) Reset() {
 	*x = BoundsRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4088,7 @@ func (x *BoundsRequest_Item) String() string {
 func (*BoundsRequest_Item) ProtoMessage() {}
 
 func (x *BoundsRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[68]
+	mi := &file_tidewire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4128,7 @@ type BoundsResponse_Item struct {
 
 func (x *BoundsResponse_Item) Reset() {
 	*x = BoundsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4140,7 @@ func (x *BoundsResponse_Item) String() string {
 func (*BoundsResponse_Item) ProtoMessage() {}
 
 func (x *BoundsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[69]
+	mi := &file_tidewire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4181,7 @@ type TakeResponse_Lease struct {
 
 func (x *TakeResponse_Lease) Reset() {
 	*x = TakeResponse_Lease{}
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4193,7 @@ func (x *TakeResponse_Lease) String() string {
 func (*TakeResponse_Lease) ProtoMessage() {}
 
 func (x *TakeResponse_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[70]
+	mi := &file_tidewire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4242,7 @@ type TakeResponse_Item struct {
 
 func (x *TakeResponse_Item) Reset() {
 	*x = TakeResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4254,7 @@ func (x *TakeResponse_Item) String() string {
 func (*TakeResponse_Item) ProtoMessage() {}
 
 func (x *TakeResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[71]
+	mi := &file_tidewire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4308,7 @@ type SettleRequest_Nack struct {
 
 func (x *SettleRequest_Nack) Reset() {
 	*x = SettleRequest_Nack{}
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4320,7 @@ func (x *SettleRequest_Nack) String() string {
 func (*SettleRequest_Nack) ProtoMessage() {}
 
 func (x *SettleRequest_Nack) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[72]
+	mi := &file_tidewire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4360,7 @@ type SettleRequest_Reject struct {
 
 func (x *SettleRequest_Reject) Reset() {
 	*x = SettleRequest_Reject{}
-	mi := &file_tidewire_proto_msgTypes[73]
+	mi := &file_tidewire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4372,7 @@ func (x *SettleRequest_Reject) String() string {
 func (*SettleRequest_Reject) ProtoMessage() {}
 
 func (x *SettleRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[73]
+	mi := &file_tidewire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4417,7 @@ type SettleRequest_Item struct {
 
 func (x *SettleRequest_Item) Reset() {
 	*x = SettleRequest_Item{}
-	mi := &file_tidewire_proto_msgTypes[74]
+	mi := &file_tidewire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4429,7 @@ func (x *SettleRequest_Item) String() string {
 func (*SettleRequest_Item) ProtoMessage() {}
 
 func (x *SettleRequest_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[74]
+	mi := &file_tidewire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4504,7 @@ type SettleResponse_Stale struct {
 
 func (x *SettleResponse_Stale) Reset() {
 	*x = SettleResponse_Stale{}
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4516,7 @@ func (x *SettleResponse_Stale) String() string {
 func (*SettleResponse_Stale) ProtoMessage() {}
 
 func (x *SettleResponse_Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[75]
+	mi := &file_tidewire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4558,7 @@ type SettleResponse_Item struct {
 
 func (x *SettleResponse_Item) Reset() {
 	*x = SettleResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4570,7 @@ func (x *SettleResponse_Item) String() string {
 func (*SettleResponse_Item) ProtoMessage() {}
 
 func (x *SettleResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[76]
+	mi := &file_tidewire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4624,7 @@ type SettleResponse_Extended struct {
 
 func (x *SettleResponse_Extended) Reset() {
 	*x = SettleResponse_Extended{}
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4636,7 +4636,7 @@ func (x *SettleResponse_Extended) String() string {
 func (*SettleResponse_Extended) ProtoMessage() {}
 
 func (x *SettleResponse_Extended) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[77]
+	mi := &file_tidewire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4685,7 @@ type StandingsResponse_Item struct {
 
 func (x *StandingsResponse_Item) Reset() {
 	*x = StandingsResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[78]
+	mi := &file_tidewire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4697,7 +4697,7 @@ func (x *StandingsResponse_Item) String() string {
 func (*StandingsResponse_Item) ProtoMessage() {}
 
 func (x *StandingsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[78]
+	mi := &file_tidewire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +4803,7 @@ type RecordStatusResponse_Item struct {
 
 func (x *RecordStatusResponse_Item) Reset() {
 	*x = RecordStatusResponse_Item{}
-	mi := &file_tidewire_proto_msgTypes[79]
+	mi := &file_tidewire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4815,7 @@ func (x *RecordStatusResponse_Item) String() string {
 func (*RecordStatusResponse_Item) ProtoMessage() {}
 
 func (x *RecordStatusResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[79]
+	mi := &file_tidewire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4876,7 +4876,7 @@ type Reply_Header struct {
 
 func (x *Reply_Header) Reset() {
 	*x = Reply_Header{}
-	mi := &file_tidewire_proto_msgTypes[80]
+	mi := &file_tidewire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +4888,7 @@ func (x *Reply_Header) String() string {
 func (*Reply_Header) ProtoMessage() {}
 
 func (x *Reply_Header) ProtoReflect() protoreflect.Message {
-	mi := &file_tidewire_proto_msgTypes[80]
+	mi := &file_tidewire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5243,16 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x04Fate\x12\v\n" +
 	"\aNOT_YET\x10\x00\x12\b\n" +
 	"\x04OVER\x10\x01\x12\r\n" +
-	"\tELSEWHERE\x10\x022\xa6\x04\n" +
+	"\tELSEWHERE\x10\x02\"\x8b\x01\n" +
+	"\x0fOriginalRequest\x124\n" +
+	"\tpartition\x18\x01 \x01(\v2\x16.tidewire.v1.PartitionR\tpartition\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\fR\x04hash\"^\n" +
+	"\x10OriginalResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x1c\n" +
+	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp2\xa6\x04\n" +
 	"\vCoordinator\x12D\n" +
 	"\aPropose\x12\x1b.tidewire.v1.ProposeRequest\x1a\x1c.tidewire.v1.ProposeResponse\x12>\n" +
 	"\x05Renew\x12\x19.tidewire.v1.RenewRequest\x1a\x1a.tidewire.v1.RenewResponse\x12A\n" +
@@ -5252,7 +5261,7 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05Watch\x12\x19.tidewire.v1.WatchRequest\x1a\x1a.tidewire.v1.WatchResponse0\x01\x12>\n" +
 	"\x05Touch\x12\x19.tidewire.v1.TouchRequest\x1a\x1a.tidewire.v1.TouchResponse\x12I\n" +
 	"\bProgress\x12\x1c.tidewire.v1.ProgressRequest\x1a\x1d.tidewire.v1.ProgressResponse0\x01\x12D\n" +
-	"\aDecided\x12\x1b.tidewire.v1.DecidedRequest\x1a\x1c.tidewire.v1.DecidedResponse2\x99\x06\n" +
+	"\aDecided\x12\x1b.tidewire.v1.DecidedRequest\x1a\x1c.tidewire.v1.DecidedResponse2\xe2\x06\n" +
 	"\x06Broker\x12;\n" +
 	"\x04Read\x12\x18.tidewire.v1.ReadRequest\x1a\x19.tidewire.v1.ReadResponse\x12A\n" +
 	"\x06Bounds\x12\x1a.tidewire.v1.BoundsRequest\x1a\x1b.tidewire.v1.BoundsResponse\x12G\n" +
@@ -5287,7 +5296,7 @@ func file_tidewire_proto_rawDescGZIP() []byte {
 }
 
 var file_tidewire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_tidewire_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_tidewire_proto_goTypes = []any{
 	(HandReplyResponse_Handed)(0),     // 0: tidewire.v1.HandReplyResponse.Handed
 	(CollectReplyResponse_Fate)(0),    // 1: tidewire.v1.CollectReplyResponse.Fate
@@ -5348,30 +5357,32 @@ var file_tidewire_proto_goTypes = []any{
 	(*HandReplyResponse)(nil),         // 56: tidewire.v1.HandReplyResponse
 	(*CollectReplyRequest)(nil),       // 57: tidewire.v1.CollectReplyRequest
 	(*CollectReplyResponse)(nil),      // 58: tidewire.v1.CollectReplyResponse
-	(*TouchRequest_Sign)(nil),         // 59: tidewire.v1.TouchRequest.Sign
-	(*AppendRequest_Item)(nil),        // 60: tidewire.v1.AppendRequest.Item
-	(*AppendResponse_Record)(nil),     // 61: tidewire.v1.AppendResponse.Record
-	(*AppendResponse_Run)(nil),        // 62: tidewire.v1.AppendResponse.Run
-	(*AppendResponse_Item)(nil),       // 63: tidewire.v1.AppendResponse.Item
-	(*FollowRequest_Opening)(nil),     // 64: tidewire.v1.FollowRequest.Opening
-	(*FollowRequest_Standing)(nil),    // 65: tidewire.v1.FollowRequest.Standing
-	(*FollowRequest_Held)(nil),        // 66: tidewire.v1.FollowRequest.Held
-	(*FollowResponse_Divergence)(nil), // 67: tidewire.v1.FollowResponse.Divergence
-	(*FollowResponse_Push)(nil),       // 68: tidewire.v1.FollowResponse.Push
-	(*FollowResponse_Refused)(nil),    // 69: tidewire.v1.FollowResponse.Refused
-	(*BoundsRequest_Item)(nil),        // 70: tidewire.v1.BoundsRequest.Item
-	(*BoundsResponse_Item)(nil),       // 71: tidewire.v1.BoundsResponse.Item
-	(*TakeResponse_Lease)(nil),        // 72: tidewire.v1.TakeResponse.Lease
-	(*TakeResponse_Item)(nil),         // 73: tidewire.v1.TakeResponse.Item
-	(*SettleRequest_Nack)(nil),        // 74: tidewire.v1.SettleRequest.Nack
-	(*SettleRequest_Reject)(nil),      // 75: tidewire.v1.SettleRequest.Reject
-	(*SettleRequest_Item)(nil),        // 76: tidewire.v1.SettleRequest.Item
-	(*SettleResponse_Stale)(nil),      // 77: tidewire.v1.SettleResponse.Stale
-	(*SettleResponse_Item)(nil),       // 78: tidewire.v1.SettleResponse.Item
-	(*SettleResponse_Extended)(nil),   // 79: tidewire.v1.SettleResponse.Extended
-	(*StandingsResponse_Item)(nil),    // 80: tidewire.v1.StandingsResponse.Item
-	(*RecordStatusResponse_Item)(nil), // 81: tidewire.v1.RecordStatusResponse.Item
-	(*Reply_Header)(nil),              // 82: tidewire.v1.Reply.Header
+	(*OriginalRequest)(nil),           // 59: tidewire.v1.OriginalRequest
+	(*OriginalResponse)(nil),          // 60: tidewire.v1.OriginalResponse
+	(*TouchRequest_Sign)(nil),         // 61: tidewire.v1.TouchRequest.Sign
+	(*AppendRequest_Item)(nil),        // 62: tidewire.v1.AppendRequest.Item
+	(*AppendResponse_Record)(nil),     // 63: tidewire.v1.AppendResponse.Record
+	(*AppendResponse_Run)(nil),        // 64: tidewire.v1.AppendResponse.Run
+	(*AppendResponse_Item)(nil),       // 65: tidewire.v1.AppendResponse.Item
+	(*FollowRequest_Opening)(nil),     // 66: tidewire.v1.FollowRequest.Opening
+	(*FollowRequest_Standing)(nil),    // 67: tidewire.v1.FollowRequest.Standing
+	(*FollowRequest_Held)(nil),        // 68: tidewire.v1.FollowRequest.Held
+	(*FollowResponse_Divergence)(nil), // 69: tidewire.v1.FollowResponse.Divergence
+	(*FollowResponse_Push)(nil),       // 70: tidewire.v1.FollowResponse.Push
+	(*FollowResponse_Refused)(nil),    // 71: tidewire.v1.FollowResponse.Refused
+	(*BoundsRequest_Item)(nil),        // 72: tidewire.v1.BoundsRequest.Item
+	(*BoundsResponse_Item)(nil),       // 73: tidewire.v1.BoundsResponse.Item
+	(*TakeResponse_Lease)(nil),        // 74: tidewire.v1.TakeResponse.Lease
+	(*TakeResponse_Item)(nil),         // 75: tidewire.v1.TakeResponse.Item
+	(*SettleRequest_Nack)(nil),        // 76: tidewire.v1.SettleRequest.Nack
+	(*SettleRequest_Reject)(nil),      // 77: tidewire.v1.SettleRequest.Reject
+	(*SettleRequest_Item)(nil),        // 78: tidewire.v1.SettleRequest.Item
+	(*SettleResponse_Stale)(nil),      // 79: tidewire.v1.SettleResponse.Stale
+	(*SettleResponse_Item)(nil),       // 80: tidewire.v1.SettleResponse.Item
+	(*SettleResponse_Extended)(nil),   // 81: tidewire.v1.SettleResponse.Extended
+	(*StandingsResponse_Item)(nil),    // 82: tidewire.v1.StandingsResponse.Item
+	(*RecordStatusResponse_Item)(nil), // 83: tidewire.v1.RecordStatusResponse.Item
+	(*Reply_Header)(nil),              // 84: tidewire.v1.Reply.Header
 }
 var file_tidewire_proto_depIdxs = []int32{
 	2,  // 0: tidewire.v1.ProposeRequest.change:type_name -> tidewire.v1.Document
@@ -5383,120 +5394,123 @@ var file_tidewire_proto_depIdxs = []int32{
 	2,  // 6: tidewire.v1.JoinResponse.joined:type_name -> tidewire.v1.Document
 	2,  // 7: tidewire.v1.WatchResponse.message:type_name -> tidewire.v1.Document
 	3,  // 8: tidewire.v1.StreamEnd.problem:type_name -> tidewire.v1.Problem
-	59, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
+	61, // 9: tidewire.v1.TouchRequest.signs:type_name -> tidewire.v1.TouchRequest.Sign
 	5,  // 10: tidewire.v1.ProgressRequest.partition:type_name -> tidewire.v1.Partition
 	2,  // 11: tidewire.v1.ProgressResponse.progress:type_name -> tidewire.v1.Document
-	60, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
-	63, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
-	64, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
-	65, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
-	66, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
-	67, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
-	68, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
-	69, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
+	62, // 12: tidewire.v1.AppendRequest.items:type_name -> tidewire.v1.AppendRequest.Item
+	65, // 13: tidewire.v1.AppendResponse.items:type_name -> tidewire.v1.AppendResponse.Item
+	66, // 14: tidewire.v1.FollowRequest.opening:type_name -> tidewire.v1.FollowRequest.Opening
+	67, // 15: tidewire.v1.FollowRequest.standings:type_name -> tidewire.v1.FollowRequest.Standing
+	68, // 16: tidewire.v1.FollowRequest.held:type_name -> tidewire.v1.FollowRequest.Held
+	69, // 17: tidewire.v1.FollowResponse.divergences:type_name -> tidewire.v1.FollowResponse.Divergence
+	70, // 18: tidewire.v1.FollowResponse.pushes:type_name -> tidewire.v1.FollowResponse.Push
+	71, // 19: tidewire.v1.FollowResponse.refused:type_name -> tidewire.v1.FollowResponse.Refused
 	5,  // 20: tidewire.v1.ReadRequest.partition:type_name -> tidewire.v1.Partition
 	6,  // 21: tidewire.v1.ReadResponse.bounds:type_name -> tidewire.v1.Bounds
 	3,  // 22: tidewire.v1.ReadResponse.problem:type_name -> tidewire.v1.Problem
-	70, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
-	71, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
+	72, // 23: tidewire.v1.BoundsRequest.items:type_name -> tidewire.v1.BoundsRequest.Item
+	73, // 24: tidewire.v1.BoundsResponse.items:type_name -> tidewire.v1.BoundsResponse.Item
 	5,  // 25: tidewire.v1.OffsetAtRequest.partition:type_name -> tidewire.v1.Partition
 	5,  // 26: tidewire.v1.EpochEndRequest.partition:type_name -> tidewire.v1.Partition
 	4,  // 27: tidewire.v1.ProbeResponse.life:type_name -> tidewire.v1.Life
 	39, // 28: tidewire.v1.TakeRequest.life:type_name -> tidewire.v1.MemberLife
 	5,  // 29: tidewire.v1.TakeRequest.partitions:type_name -> tidewire.v1.Partition
-	73, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
+	75, // 30: tidewire.v1.TakeResponse.items:type_name -> tidewire.v1.TakeResponse.Item
 	39, // 31: tidewire.v1.SettleRequest.life:type_name -> tidewire.v1.MemberLife
-	76, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
-	78, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
+	78, // 32: tidewire.v1.SettleRequest.items:type_name -> tidewire.v1.SettleRequest.Item
+	80, // 33: tidewire.v1.SettleResponse.items:type_name -> tidewire.v1.SettleResponse.Item
 	5,  // 34: tidewire.v1.StandingsRequest.partitions:type_name -> tidewire.v1.Partition
-	80, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
+	82, // 35: tidewire.v1.StandingsResponse.items:type_name -> tidewire.v1.StandingsResponse.Item
 	5,  // 36: tidewire.v1.RecordStatusRequest.partition:type_name -> tidewire.v1.Partition
-	81, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
-	82, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
+	83, // 37: tidewire.v1.RecordStatusResponse.items:type_name -> tidewire.v1.RecordStatusResponse.Item
+	84, // 38: tidewire.v1.Reply.headers:type_name -> tidewire.v1.Reply.Header
 	54, // 39: tidewire.v1.HandReplyRequest.reply:type_name -> tidewire.v1.Reply
 	0,  // 40: tidewire.v1.HandReplyResponse.handed:type_name -> tidewire.v1.HandReplyResponse.Handed
 	54, // 41: tidewire.v1.CollectReplyResponse.reply:type_name -> tidewire.v1.Reply
 	1,  // 42: tidewire.v1.CollectReplyResponse.fate:type_name -> tidewire.v1.CollectReplyResponse.Fate
-	5,  // 43: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
-	3,  // 44: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
-	3,  // 45: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
-	62, // 46: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
-	61, // 47: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
-	4,  // 48: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
-	4,  // 49: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
-	5,  // 50: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
-	5,  // 51: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
-	5,  // 52: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
-	5,  // 53: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
-	5,  // 54: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
-	5,  // 55: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
-	6,  // 56: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
-	3,  // 57: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 58: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
-	72, // 59: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
-	3,  // 60: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
-	5,  // 61: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
-	74, // 62: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
-	75, // 63: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
-	3,  // 64: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
-	5,  // 65: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
-	77, // 66: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
-	3,  // 67: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
-	79, // 68: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
-	5,  // 69: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
-	7,  // 70: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
-	9,  // 71: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
-	11, // 72: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
-	13, // 73: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
-	15, // 74: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
-	19, // 75: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
-	23, // 76: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
-	21, // 77: tidewire.v1.Coordinator.Decided:input_type -> tidewire.v1.DecidedRequest
-	29, // 78: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
-	31, // 79: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
-	33, // 80: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
-	35, // 81: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
-	37, // 82: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
-	40, // 83: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
-	42, // 84: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
-	44, // 85: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
-	46, // 86: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
-	55, // 87: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
-	57, // 88: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
-	48, // 89: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
-	50, // 90: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
-	52, // 91: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
-	55, // 92: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
-	57, // 93: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
-	8,  // 94: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
-	10, // 95: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
-	12, // 96: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
-	14, // 97: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
-	16, // 98: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
-	20, // 99: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
-	24, // 100: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
-	22, // 101: tidewire.v1.Coordinator.Decided:output_type -> tidewire.v1.DecidedResponse
-	30, // 102: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
-	32, // 103: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
-	34, // 104: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
-	36, // 105: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
-	38, // 106: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
-	41, // 107: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
-	43, // 108: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
-	45, // 109: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
-	47, // 110: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
-	56, // 111: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
-	58, // 112: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
-	49, // 113: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
-	51, // 114: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
-	53, // 115: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
-	56, // 116: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
-	58, // 117: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
-	94, // [94:118] is the sub-list for method output_type
-	70, // [70:94] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	5,  // 43: tidewire.v1.OriginalRequest.partition:type_name -> tidewire.v1.Partition
+	5,  // 44: tidewire.v1.AppendRequest.Item.partition:type_name -> tidewire.v1.Partition
+	3,  // 45: tidewire.v1.AppendResponse.Record.problem:type_name -> tidewire.v1.Problem
+	3,  // 46: tidewire.v1.AppendResponse.Item.problem:type_name -> tidewire.v1.Problem
+	64, // 47: tidewire.v1.AppendResponse.Item.run:type_name -> tidewire.v1.AppendResponse.Run
+	63, // 48: tidewire.v1.AppendResponse.Item.records:type_name -> tidewire.v1.AppendResponse.Record
+	4,  // 49: tidewire.v1.FollowRequest.Opening.follower:type_name -> tidewire.v1.Life
+	4,  // 50: tidewire.v1.FollowRequest.Opening.leader:type_name -> tidewire.v1.Life
+	5,  // 51: tidewire.v1.FollowRequest.Standing.partition:type_name -> tidewire.v1.Partition
+	5,  // 52: tidewire.v1.FollowRequest.Held.partition:type_name -> tidewire.v1.Partition
+	5,  // 53: tidewire.v1.FollowResponse.Divergence.partition:type_name -> tidewire.v1.Partition
+	5,  // 54: tidewire.v1.FollowResponse.Push.partition:type_name -> tidewire.v1.Partition
+	5,  // 55: tidewire.v1.FollowResponse.Refused.partition:type_name -> tidewire.v1.Partition
+	5,  // 56: tidewire.v1.BoundsRequest.Item.partition:type_name -> tidewire.v1.Partition
+	6,  // 57: tidewire.v1.BoundsResponse.Item.bounds:type_name -> tidewire.v1.Bounds
+	3,  // 58: tidewire.v1.BoundsResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 59: tidewire.v1.TakeResponse.Item.partition:type_name -> tidewire.v1.Partition
+	74, // 60: tidewire.v1.TakeResponse.Item.leases:type_name -> tidewire.v1.TakeResponse.Lease
+	3,  // 61: tidewire.v1.TakeResponse.Item.problem:type_name -> tidewire.v1.Problem
+	5,  // 62: tidewire.v1.SettleRequest.Item.partition:type_name -> tidewire.v1.Partition
+	76, // 63: tidewire.v1.SettleRequest.Item.nack:type_name -> tidewire.v1.SettleRequest.Nack
+	77, // 64: tidewire.v1.SettleRequest.Item.reject:type_name -> tidewire.v1.SettleRequest.Reject
+	3,  // 65: tidewire.v1.SettleResponse.Stale.problem:type_name -> tidewire.v1.Problem
+	5,  // 66: tidewire.v1.SettleResponse.Item.partition:type_name -> tidewire.v1.Partition
+	79, // 67: tidewire.v1.SettleResponse.Item.stale:type_name -> tidewire.v1.SettleResponse.Stale
+	3,  // 68: tidewire.v1.SettleResponse.Item.problem:type_name -> tidewire.v1.Problem
+	81, // 69: tidewire.v1.SettleResponse.Item.extended:type_name -> tidewire.v1.SettleResponse.Extended
+	5,  // 70: tidewire.v1.StandingsResponse.Item.partition:type_name -> tidewire.v1.Partition
+	7,  // 71: tidewire.v1.Coordinator.Propose:input_type -> tidewire.v1.ProposeRequest
+	9,  // 72: tidewire.v1.Coordinator.Renew:input_type -> tidewire.v1.RenewRequest
+	11, // 73: tidewire.v1.Coordinator.Report:input_type -> tidewire.v1.ReportRequest
+	13, // 74: tidewire.v1.Coordinator.Join:input_type -> tidewire.v1.JoinRequest
+	15, // 75: tidewire.v1.Coordinator.Watch:input_type -> tidewire.v1.WatchRequest
+	19, // 76: tidewire.v1.Coordinator.Touch:input_type -> tidewire.v1.TouchRequest
+	23, // 77: tidewire.v1.Coordinator.Progress:input_type -> tidewire.v1.ProgressRequest
+	21, // 78: tidewire.v1.Coordinator.Decided:input_type -> tidewire.v1.DecidedRequest
+	29, // 79: tidewire.v1.Broker.Read:input_type -> tidewire.v1.ReadRequest
+	31, // 80: tidewire.v1.Broker.Bounds:input_type -> tidewire.v1.BoundsRequest
+	33, // 81: tidewire.v1.Broker.OffsetAt:input_type -> tidewire.v1.OffsetAtRequest
+	35, // 82: tidewire.v1.Broker.EpochEnd:input_type -> tidewire.v1.EpochEndRequest
+	37, // 83: tidewire.v1.Broker.Probe:input_type -> tidewire.v1.ProbeRequest
+	40, // 84: tidewire.v1.Broker.Take:input_type -> tidewire.v1.TakeRequest
+	42, // 85: tidewire.v1.Broker.Settle:input_type -> tidewire.v1.SettleRequest
+	44, // 86: tidewire.v1.Broker.Standings:input_type -> tidewire.v1.StandingsRequest
+	46, // 87: tidewire.v1.Broker.RecordStatus:input_type -> tidewire.v1.RecordStatusRequest
+	55, // 88: tidewire.v1.Broker.KeepReply:input_type -> tidewire.v1.HandReplyRequest
+	57, // 89: tidewire.v1.Broker.KeptReply:input_type -> tidewire.v1.CollectReplyRequest
+	59, // 90: tidewire.v1.Broker.Original:input_type -> tidewire.v1.OriginalRequest
+	48, // 91: tidewire.v1.Node.Figures:input_type -> tidewire.v1.FiguresRequest
+	50, // 92: tidewire.v1.Node.Connections:input_type -> tidewire.v1.ConnectionsRequest
+	52, // 93: tidewire.v1.Node.Disconnect:input_type -> tidewire.v1.DisconnectRequest
+	55, // 94: tidewire.v1.Node.HandReply:input_type -> tidewire.v1.HandReplyRequest
+	57, // 95: tidewire.v1.Node.CollectReply:input_type -> tidewire.v1.CollectReplyRequest
+	8,  // 96: tidewire.v1.Coordinator.Propose:output_type -> tidewire.v1.ProposeResponse
+	10, // 97: tidewire.v1.Coordinator.Renew:output_type -> tidewire.v1.RenewResponse
+	12, // 98: tidewire.v1.Coordinator.Report:output_type -> tidewire.v1.ReportResponse
+	14, // 99: tidewire.v1.Coordinator.Join:output_type -> tidewire.v1.JoinResponse
+	16, // 100: tidewire.v1.Coordinator.Watch:output_type -> tidewire.v1.WatchResponse
+	20, // 101: tidewire.v1.Coordinator.Touch:output_type -> tidewire.v1.TouchResponse
+	24, // 102: tidewire.v1.Coordinator.Progress:output_type -> tidewire.v1.ProgressResponse
+	22, // 103: tidewire.v1.Coordinator.Decided:output_type -> tidewire.v1.DecidedResponse
+	30, // 104: tidewire.v1.Broker.Read:output_type -> tidewire.v1.ReadResponse
+	32, // 105: tidewire.v1.Broker.Bounds:output_type -> tidewire.v1.BoundsResponse
+	34, // 106: tidewire.v1.Broker.OffsetAt:output_type -> tidewire.v1.OffsetAtResponse
+	36, // 107: tidewire.v1.Broker.EpochEnd:output_type -> tidewire.v1.EpochEndResponse
+	38, // 108: tidewire.v1.Broker.Probe:output_type -> tidewire.v1.ProbeResponse
+	41, // 109: tidewire.v1.Broker.Take:output_type -> tidewire.v1.TakeResponse
+	43, // 110: tidewire.v1.Broker.Settle:output_type -> tidewire.v1.SettleResponse
+	45, // 111: tidewire.v1.Broker.Standings:output_type -> tidewire.v1.StandingsResponse
+	47, // 112: tidewire.v1.Broker.RecordStatus:output_type -> tidewire.v1.RecordStatusResponse
+	56, // 113: tidewire.v1.Broker.KeepReply:output_type -> tidewire.v1.HandReplyResponse
+	58, // 114: tidewire.v1.Broker.KeptReply:output_type -> tidewire.v1.CollectReplyResponse
+	60, // 115: tidewire.v1.Broker.Original:output_type -> tidewire.v1.OriginalResponse
+	49, // 116: tidewire.v1.Node.Figures:output_type -> tidewire.v1.FiguresResponse
+	51, // 117: tidewire.v1.Node.Connections:output_type -> tidewire.v1.ConnectionsResponse
+	53, // 118: tidewire.v1.Node.Disconnect:output_type -> tidewire.v1.DisconnectResponse
+	56, // 119: tidewire.v1.Node.HandReply:output_type -> tidewire.v1.HandReplyResponse
+	58, // 120: tidewire.v1.Node.CollectReply:output_type -> tidewire.v1.CollectReplyResponse
+	96, // [96:121] is the sub-list for method output_type
+	71, // [71:96] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_tidewire_proto_init() }
@@ -5510,7 +5524,7 @@ func file_tidewire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tidewire_proto_rawDesc), len(file_tidewire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   81,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
