@@ -80,7 +80,8 @@ func (a *Ask) begin(ctx context.Context, q *Request, client Client) (*Call, erro
 	return c, nil
 }
 
-// route finds the topic of a request, which has somebody who serves it.
+// route finds the topic of a request. Somebody serves it, unless the request may be a
+// repeat: what was asked before is answered all the same.
 func (a *Ask) route(ctx context.Context, q *Request) (s snapshot, t *cluster.Topic, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.Timeout, inbox.DefaultTimeout))
 	defer cancel()
@@ -98,6 +99,9 @@ func (a *Ask) route(ctx context.Context, q *Request) (s snapshot, t *cluster.Top
 		}
 		return nil
 	})
+	if q.Correlation != "" && fault.Is(err, fault.NoResponders) {
+		err = nil
+	}
 	return s, t, err
 }
 

@@ -23,7 +23,7 @@ func (d deaf) Answered(*inbox.Reply, error) { time.Sleep(time.Duration(d)) }
 func (w *world) pause(id ident.NodeID, d time.Duration) {
 	w.t.Helper()
 	q := ask.Request{Topic: "orders", Timeout: time.Second, Record: record.Record{ContentType: "text/plain", Value: []byte("q")}}
-	if _, err := w.asks[id].Begin(q, deaf(d)); err != nil {
+	if _, err := w.asks[id].Begin(w.t.Context(), q, deaf(d)); err != nil {
 		w.t.Fatal(err)
 	}
 	w.silence(id, true)
