@@ -11,6 +11,7 @@ import (
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/chromium"
 )
 
 // dashboardLoad publishes to a cluster and has a group that works on it, until it is stopped.
@@ -74,7 +75,7 @@ func records(info client.TopicInfo) (sum int64) {
 // after; once all is still they are the same.
 func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := client.New(c.Members[0].URL)
 	api.CreateTopic(t, "orders", `"partitions":4`)
@@ -85,7 +86,7 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 	}
 	defer stream.Close()
 
-	p := b.openDashboard(c.Members[0].URL, "/overview")
+	p := openDashboard(t, b, c.Members[0].URL, "/overview")
 	p.until("the overview has all nodes", `fact("Nodes alive") === "3"`)
 	p.until("and a rate", `Number(fact("Published a second")) > 0`)
 	p.until("charts have lines", `[...document.querySelectorAll(".chart path")].filter((l) => l.getAttribute("d").includes("L")).length >= 2`)
@@ -95,7 +96,7 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 		before := records(api.Topic(t, "orders"))
 		var shown int64
 		harness.Await(t, 20*time.Second, "the page asks again", func() bool {
-			n, ok := number(p.js(`cell(` + js(api.Topic(t, "orders").ID) + `, "Messages")`))
+			n, ok := number(p.js(`cell(` + chromium.Quote(api.Topic(t, "orders").ID) + `, "Messages")`))
 			shown = n
 			return ok && n > before
 		})
@@ -112,7 +113,7 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell := func(head string) string { return fmt.Sprintf(`cell(%s, %s)`, js(id), js(head)) }
+		cell := func(head string) string { return fmt.Sprintf(`cell(%s, %s)`, chromium.Quote(id), chromium.Quote(head)) }
 		return map[string]int64{
 			cell("Messages"): records(info), cell("Partitions"): 4, cell("Replicas"): int64(info.Replicas), cell("Groups"): 1, cell("Max lag"): lag(g),
 		}
@@ -129,7 +130,7 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 	})
 	for _, part := range api.Topic(t, "orders").Layout.Partitions {
 		want := part.Leader + " " + strings.Join(part.ISR, ", ")
-		p.until("the leader and the replicas in sync", fmt.Sprintf(`cell("%d", "Leader") + " " + cell("%d", "In sync") === %s`, part.ID, part.ID, js(want)))
+		p.until("the leader and the replicas in sync", fmt.Sprintf(`cell("%d", "Leader") + " " + cell("%d", "In sync") === %s`, part.ID, part.ID, chromium.Quote(want)))
 	}
 	p.show("/groups/orders/billing")
 	p.agrees(t, "the group", func() map[string]int64 {
@@ -168,10 +169,10 @@ func TestTheDashboardAgreesWithTheAPI(t *testing.T) {
 		}
 		all := map[string]int64{}
 		for _, n := range info.Nodes {
-			all[fmt.Sprintf(`cell(%s, "Leads")`, js(n.ID))] = int64(n.Partitions.Led)
-			all[fmt.Sprintf(`cell(%s, "Follows")`, js(n.ID))] = int64(n.Partitions.Followed)
+			all[fmt.Sprintf(`cell(%s, "Leads")`, chromium.Quote(n.ID))] = int64(n.Partitions.Led)
+			all[fmt.Sprintf(`cell(%s, "Follows")`, chromium.Quote(n.ID))] = int64(n.Partitions.Followed)
 			if n.Connections != nil {
-				all[fmt.Sprintf(`cell(%s, "Connections")`, js(n.ID))] = *n.Connections
+				all[fmt.Sprintf(`cell(%s, "Connections")`, chromium.Quote(n.ID))] = *n.Connections
 			}
 		}
 		return all
@@ -204,16 +205,16 @@ const deathShows = 3 * time.Second
 // TestTheDashboardTellsOfADeadNode kills a node under load, and looks at the overview.
 func TestTheDashboardTellsOfADeadNode(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	c := harness.StartCluster(t, harness.ClusterOptions{})
 	api := client.New(c.Members[0].URL)
 	api.CreateTopic(t, "orders", `"partitions":4`)
 	startDashboardLoad(t, api)
-	p := b.openDashboard(c.Members[0].URL, "/overview")
+	p := openDashboard(t, b, c.Members[0].URL, "/overview")
 	p.until("all is well", `document.getElementById("state").textContent === "All is well" && fact("Nodes alive") === "3"`)
 
 	victim := c.Members[2]
-	p.js(`void new MutationObserver(() => { if (document.querySelector(".troubles")?.textContent.includes(` + js(victim.Name) + `)) window.told ??= performance.now(); })
+	p.js(`void new MutationObserver(() => { if (document.querySelector(".troubles")?.textContent.includes(` + chromium.Quote(victim.Name) + `)) window.told ??= performance.now(); })
 		.observe(document.body, { subtree: true, childList: true, characterData: true })`)
 	killed := p.js(`performance.now()`)
 	victim.Kill()

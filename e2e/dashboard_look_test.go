@@ -7,6 +7,7 @@ import (
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/chromium"
 )
 
 // dashboardScreens are all screens, with what each is ready by.
@@ -31,7 +32,7 @@ var dashboardScreens = []struct{ screen, ready string }{
 // light and dark: nothing is wider than its place, and everything has a name.
 func TestTheDashboardFitsAndIsLabelled(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	topic := "a-topic-with-" + strings.Repeat("a-very-long-name.", 6) + "end"
@@ -48,11 +49,11 @@ func TestTheDashboardFitsAndIsLabelled(t *testing.T) {
 	}
 	defer stream.Close()
 
-	p := b.openDashboard(n.URL, "/overview")
+	p := openDashboard(t, b, n.URL, "/overview")
 	grounds := map[string]bool{}
 	for _, width := range []int{360, 1600} {
 		for _, scheme := range []string{"light", "dark"} {
-			p.look(width, scheme)
+			p.Look(width, scheme)
 			grounds[p.js(`getComputedStyle(document.body).backgroundColor`)] = true
 			for _, s := range dashboardScreens {
 				screen := s.screen
@@ -90,38 +91,38 @@ func TestTheDashboardFitsAndIsLabelled(t *testing.T) {
 // TestTheDashboardByKeyboard goes where the keys say.
 func TestTheDashboardByKeyboard(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	for _, topic := range []string{"first", "second", "third"} {
 		api.CreateTopic(t, topic, "")
 	}
-	p := b.openDashboard(n.URL, "/topics")
+	p := openDashboard(t, b, n.URL, "/topics")
 	p.until("the topics are there", `document.querySelectorAll("tbody tr").length === 3`)
 	focused := func(what, text string) {
 		t.Helper()
-		p.until(what, `document.activeElement.textContent === `+js(text))
+		p.until(what, `document.activeElement.textContent === `+chromium.Quote(text))
 	}
-	p.press("j")
+	p.Press("j")
 	focused("j goes to the first row", "first")
-	p.press("j")
+	p.Press("j")
 	focused("and on", "second")
-	p.press("k")
+	p.Press("k")
 	focused("k goes back", "first")
-	p.press("/")
+	p.Press("/")
 	p.until("/ goes to the filter", `document.activeElement.matches("input[type=search]")`)
-	p.press("t")
-	p.press("h")
+	p.Press("t")
+	p.Press("h")
 	p.until("which takes what is typed", `document.querySelectorAll("tbody tr").length === 1 && location.hash.endsWith("q=th")`)
-	p.press("Escape")
-	p.press("j")
+	p.Press("Escape")
+	p.Press("j")
 	focused("and Escape leaves it", "third")
 	p.js(`document.activeElement.click()`)
 	p.until("the new screen has the focus, for those who hear it", `location.hash === "#/topics/third" && document.activeElement.id === "main" && document.title.startsWith("third")`)
 	p.show("/topics/third/messages?live=1")
 	p.until("it is live", `document.getElementById("live-state")?.textContent === "Live"`)
-	p.press("p")
+	p.Press("p")
 	p.until("p pauses", `document.getElementById("live-state").textContent.startsWith("Paused")`)
-	p.press("p")
+	p.Press("p")
 	p.until("and goes on", `document.getElementById("live-state").textContent === "Live"`)
 }

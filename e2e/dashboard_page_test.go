@@ -1,14 +1,20 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
+
+	"tidewire/internal/testkit/chromium"
 )
 
 // dashboard is the page in a tab, used as a person does: by what is written on it.
-type dashboard struct{ *tab }
+type dashboard struct {
+	*chromium.Tab
+	t *testing.T
+}
 
 // prelude finds things by what is written beside them.
 const prelude = `
@@ -23,55 +29,74 @@ const prelude = `
 	const records = () => [...document.querySelectorAll("#feed > li")];
 `
 
-// openDashboard opens a screen by what stands behind the # of its address.
-func (b *browser) openDashboard(url, screen string) *dashboard {
-	b.t.Helper()
-	return &dashboard{b.open(url + "/#" + screen)}
+// openDashboard opens a screen in a tab of its own, by what stands behind the # of its
+// address. At the end of the test the page must have nothing to complain of.
+func openDashboard(t *testing.T, b *chromium.Browser, url, screen string) *dashboard {
+	t.Helper()
+	return openPage(t, b, url+"/#"+screen)
 }
 
+func openPage(t *testing.T, b *chromium.Browser, address string) *dashboard {
+	t.Helper()
+	p := &dashboard{b.Tab(), t}
+	p.Open(address)
+	p.until("the page is loaded", `document.getElementById("state") !== null`)
+	t.Cleanup(func() {
+		if bad := p.Faults(); len(bad) > 0 {
+			t.Errorf("the page complains: %s", bad)
+		}
+	})
+	return p
+}
+
+// js gives the value of an expression as text.
 func (p *dashboard) js(expression string) string {
 	p.t.Helper()
-	return p.eval("(() => {" + prelude + "return " + expression + "})()")
+	raw := p.Eval("(() => {" + prelude + "return " + expression + "})()")
+	var s string
+	if json.Unmarshal([]byte(raw), &s) == nil {
+		return s
+	}
+	return raw
 }
 
 func (p *dashboard) until(what, expression string) {
 	p.t.Helper()
 	ended := false
 	defer func() {
-		if !ended { // a test that fails says what a person would have seen
-			raw, err := p.call(p.session, "Runtime.evaluate", map[string]any{"expression": "location.hash + document.body.innerText.slice(0, 3000)"})
-			p.t.Logf("the page shows %s, %v", raw, err)
+		if !ended {
+			p.t.Logf("it waited for this: %s", what)
 		}
 	}()
-	p.await(what, "(() => {"+prelude+"return "+expression+"})()")
+	p.Until("(() => {" + prelude + "return " + expression + "})()")
 	ended = true
 }
 
 // show goes to another screen of the same page.
 func (p *dashboard) show(screen string) {
 	p.t.Helper()
-	p.js(`void (location.hash = ` + js("#"+screen) + `)`)
-	p.until(screen+" is shown", `location.hash.startsWith(`+js("#"+screen)+`)`)
+	p.js(`void (location.hash = ` + chromium.Quote("#"+screen) + `)`)
+	p.until(screen+" is shown", `location.hash.startsWith(`+chromium.Quote("#"+screen)+`)`)
 }
 
 // fill types into the field with a label.
 func (p *dashboard) fill(label, value string) {
 	p.t.Helper()
-	p.until("there is a field "+label, `labelled(`+js(label)+`)`)
-	p.js(`(() => { const f = labelled(` + js(label) + `); f.value = ` + js(value) + `;
+	p.until("there is a field "+label, `labelled(`+chromium.Quote(label)+`)`)
+	p.js(`(() => { const f = labelled(` + chromium.Quote(label) + `); f.value = ` + chromium.Quote(value) + `;
 		f.dispatchEvent(new Event("input", { bubbles: true })); f.dispatchEvent(new Event("change", { bubbles: true })); })()`)
 }
 
 func (p *dashboard) click(text string) {
 	p.t.Helper()
-	p.until("there is a button "+text+" to press", `button(`+js(text)+`) && !button(`+js(text)+`).disabled`)
-	p.js(`button(` + js(text) + `).click()`)
+	p.until("there is a button "+text+" to press", `button(`+chromium.Quote(text)+`) && !button(`+chromium.Quote(text)+`).disabled`)
+	p.js(`button(` + chromium.Quote(text) + `).click()`)
 }
 
 // asks waits for the dialog with a title: what is pressed before it is open is on the page behind it.
 func (p *dashboard) asks(title string) {
 	p.t.Helper()
-	p.until("the page asks: "+title, `document.querySelector("dialog[open] h2")?.textContent.startsWith(`+js(title)+`)`)
+	p.until("the page asks: "+title, `document.querySelector("dialog[open] h2")?.textContent.startsWith(`+chromium.Quote(title)+`)`)
 }
 
 // number reads a figure; false: there is none (yet).
@@ -101,5 +126,5 @@ func (p *dashboard) agrees(t *testing.T, what string, figures func() map[string]
 
 // shows is an expression: a record of the list has exactly this key and value.
 func shows(key, value string) string {
-	return fmt.Sprintf(`records().some((r) => r.querySelector(".key").textContent === %s && r.querySelector("summary .value").textContent === %s)`, js(key), js(value))
+	return fmt.Sprintf(`records().some((r) => r.querySelector(".key").textContent === %s && r.querySelector("summary .value").textContent === %s)`, chromium.Quote(key), chromium.Quote(value))
 }

@@ -11,6 +11,7 @@ import (
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/chromium"
 )
 
 // awaitOr is harness.Await that says at the end what was seen last.
@@ -27,10 +28,10 @@ func awaitOr(t *testing.T, what string, yes func() bool, last *string) {
 // TestTheDashboardShowsWhatIsPublished makes a topic, follows it, and publishes to it.
 func TestTheDashboardShowsWhatIsPublished(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
-	p := b.openDashboard(n.URL, "/topics")
+	p := openDashboard(t, b, n.URL, "/topics")
 	p.until("the page says that there is no topic, and how to make one", `document.querySelector(".empty pre")?.textContent.includes("tidewire topic create")`)
 
 	// Made in the page.
@@ -52,11 +53,11 @@ func TestTheDashboardShowsWhatIsPublished(t *testing.T) {
 	// Markup is text, wherever it stands.
 	const keyMarkup, valueMarkup = `<b onclick="hacked=1">key</b>`, `<img src=x onerror="hacked=1"><script>hacked=1</script></li></ol>`
 	publish(keyMarkup, "text/plain", valueMarkup, "Tidewire-H-Note", valueMarkup)
-	publish(keyMarkup, jsonType, `{`+js(keyMarkup)+`:`+js(valueMarkup)+`}`)
+	publish(keyMarkup, jsonType, `{`+chromium.Quote(keyMarkup)+`:`+chromium.Quote(valueMarkup)+`}`)
 	p.until("markup is shown as it was written", `records().length === 4 && `+shows(keyMarkup, valueMarkup))
 	p.js(`records().forEach((r) => r.querySelector("details").open = true)`)
-	p.until("so it is in headers", `[...document.querySelectorAll("#feed dd")].some((d) => d.textContent === `+js(valueMarkup)+`)`)
-	p.until("and in the names and values of JSON", `document.querySelector("#feed .tree")?.textContent.includes(`+js(keyMarkup)+`)`)
+	p.until("so it is in headers", `[...document.querySelectorAll("#feed dd")].some((d) => d.textContent === `+chromium.Quote(valueMarkup)+`)`)
+	p.until("and in the names and values of JSON", `document.querySelector("#feed .tree")?.textContent.includes(`+chromium.Quote(keyMarkup)+`)`)
 	if got := p.js(`document.querySelectorAll("#feed img, #feed b, #feed script").length + " " + typeof window.hacked`); got != "0 undefined" {
 		t.Errorf("a record became markup: %s", got)
 	}
@@ -111,7 +112,7 @@ func TestTheDashboardShowsWhatIsPublished(t *testing.T) {
 // TestTheDashboardFindsRecords reads what is kept: from its places, by its filters, exactly.
 func TestTheDashboardFindsRecords(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	api.CreateTopic(t, "found", `"partitions":3`)
@@ -121,7 +122,7 @@ func TestTheDashboardFindsRecords(t *testing.T) {
 	}
 	api.Must(t, 201, "POST", "/topics/found", "application/x-ndjson", lines.String())
 
-	p := b.openDashboard(n.URL, "/topics/found/messages")
+	p := openDashboard(t, b, n.URL, "/topics/found/messages")
 	count := func(what string, n int) {
 		t.Helper()
 		p.until(what, fmt.Sprintf(`records().length === %d`, n))
@@ -157,7 +158,7 @@ func TestTheDashboardFindsRecords(t *testing.T) {
 	count("one with a text", 1)
 	// A link holds the whole state, and a number is as it was written.
 	reload := p.js(`location.href`)
-	q := &dashboard{b.open(reload)}
+	q := openPage(t, b, reload)
 	q.until("the same in another tab", `records().length === 1`)
 	q.js(`records()[0].querySelector("details").open = true`)
 	q.until("numbers are exact", `document.querySelector("#feed .tree")?.textContent.includes("12345678901234567890")`)
@@ -174,7 +175,7 @@ func TestTheDashboardFindsRecords(t *testing.T) {
 // TestTheDashboardMovesGroupsAndRedrives does with groups what the API can.
 func TestTheDashboardMovesGroupsAndRedrives(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	ctx := t.Context()
@@ -206,7 +207,7 @@ func TestTheDashboardMovesGroupsAndRedrives(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := b.openDashboard(n.URL, "/groups/jobs/crew")
+	p := openDashboard(t, b, n.URL, "/groups/jobs/crew")
 	p.until("the member is there", `cell("m1", "Partitions") === "0"`)
 	p.until("and how far it is", `cell("0", "Done up to") === "10" && fact("Lag") === "0" && fact("Dead") === "4"`)
 
@@ -270,7 +271,7 @@ func TestTheDashboardMovesGroupsAndRedrives(t *testing.T) {
 // TestTheDashboardDisconnectsAndPlays ends a connection, and opens one of its own.
 func TestTheDashboardDisconnectsAndPlays(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	n := harness.Start(t, harness.Options{})
 	api := client.New(n.URL)
 	api.CreateTopic(t, "orders", "")
@@ -281,7 +282,7 @@ func TestTheDashboardDisconnectsAndPlays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	p := b.openDashboard(n.URL, "/connections")
+	p := openDashboard(t, b, n.URL, "/connections")
 	p.until("the stream is there", `fact("Server-sent events") === "1"`)
 	p.click("Disconnect")
 	p.asks("Disconnect")
@@ -317,9 +318,9 @@ func TestTheDashboardDisconnectsAndPlays(t *testing.T) {
 // TestTheDashboardAsksForAToken where the node does, and never shows it in an address.
 func TestTheDashboardAsksForAToken(t *testing.T) {
 	t.Parallel()
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	g := startGuarded(t)
-	p := b.openDashboard(g.URL, "/topics")
+	p := openDashboard(t, b, g.URL, "/topics")
 	p.until("the page asks for a token", `document.querySelector("header .refusal")?.textContent.includes("tidewire token")`)
 	p.fill("Token", "nonsense")
 	p.click("Use")

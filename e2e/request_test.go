@@ -190,7 +190,7 @@ func TestARepeatDoesNotWaitForAPausedGateway(t *testing.T) {
 	_, _, through, other := requestCluster(t, "paused")
 	at := client.New(other.URL)
 	s := takeSeat(t, at, "paused")
-	first := ask(t.Context(), client.New(through.URL), "paused", "p1", `"p1"`, 12*time.Second)
+	first := ask(t.Context(), client.New(through.URL), "paused", "p1", `"p1"`, time.Minute)
 	m := s.take()
 	through.Pause()
 	repeat := ask(t.Context(), at, "paused", "p1", `"p1"`, 12*time.Second)

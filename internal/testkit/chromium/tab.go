@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Tab is one page. A call that fails ends the test.
@@ -37,6 +38,12 @@ func (t *Tab) Complaints() []string {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return slices.Concat(t.exceptions, t.entries)
+}
+
+// Faults are the complaints that no page may have: what its scripts did not catch, and
+// what its policy kept from it. Calls that failed, or were refused, pages handle.
+func (t *Tab) Faults() []string {
+	return slices.DeleteFunc(t.Complaints(), func(c string) bool { return strings.Contains(c, `"source":"network"`) })
 }
 
 // Eval runs JavaScript in the page and returns what its value, or what a promise
@@ -109,6 +116,18 @@ func (t *Tab) Look(width int, scheme string) {
 	t.b.t.Helper()
 	t.b.must(nil, t.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false})
 	t.b.must(nil, t.session, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}})
+}
+
+// Press sends a key as the keyboard does, to whatever has the focus.
+func (t *Tab) Press(key string) {
+	t.b.t.Helper()
+	for _, kind := range []string{"keyDown", "keyUp"} {
+		params := map[string]any{"type": kind, "key": key}
+		if kind == "keyDown" && len(key) == 1 {
+			params["text"] = key
+		}
+		t.b.must(nil, t.session, "Input.dispatchKeyEvent", params)
+	}
 }
 
 // Quote writes a text as JavaScript has it.
