@@ -58,6 +58,7 @@ func TestAnOriginalIsFoundOnceItIsCommitted(t *testing.T) {
 		if o, err := seek("a", 1); err != nil || o.Known {
 			t.Errorf("after the topic's window: %+v, %v", o, err)
 		}
+		synctest.Wait() // for who told the answer
 		got.expect(t, "first: offset 0")
 		if r.Stop(errors.New("stopped")); len(d.batches) != 1 {
 			t.Errorf("%d batches", len(d.batches))

@@ -119,6 +119,7 @@ func TestAcceptedWaitsAMomentForTheReply(t *testing.T) {
 			if took := time.Since(began); took != 0 {
 				t.Errorf("a reply that is there at once comes after %s", took)
 			}
+			synctest.Wait() // what is still being written would take it along
 			began = time.Now()
 			asker.send(t, fmt.Sprintf(`{"op":"request","id":%d,"topic":"orders","value":1}`, i+11))
 			asker.want(t, "accepted")
