@@ -1,5 +1,5 @@
-# Everything a contributor calls. Needs Go (see go.mod), Node 20.3 or later with npm for
-# the SDK and the dashboard, and bash; nothing else is installed, and what is downloaded are
+# Everything a contributor calls. Needs Go (see go.mod), Node 20.10 or later with npm for
+# the SDK, the dashboard and the examples, and bash; nothing else is installed, and what is downloaded are
 # Go modules and, into the node_modules of sdk-js and web, npm packages. Only generate needs protoc.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,7 +33,7 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology))$$
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology)|cmd/tidewire/internal/capacity)$$
 # Real processes: they run the built binary. Most of their tests wait most of the time,
 # so more of them run at a time than there are cores; those that do not take turns.
 E2E   := ^tidewire/e2e(/|$$)
@@ -77,7 +77,7 @@ cluster: build ## build, and serve a cluster of three nodes, with data and logs 
 	wait
 
 .PHONY: test
-test: check pure race e2e sdk-test web-test ## all that must be green before a change lands
+test: check pure race e2e sdk-test web-test bench-test ## all that must be green before a change lands
 
 .PHONY: check
 check: ## go vet and gofmt
@@ -96,25 +96,19 @@ race: ## tests of everything else but e2e, with the race detector
 	$(GO) test -race -tags faults -run Proxy -timeout 1m $(TESTFLAGS) ./internal/rpc
 	$(GO) test -run OneAnothersAddresses -timeout 2m $(TESTFLAGS) ./coordinator
 
-.PHONY: e2e
-e2e: build ## tests with real processes, against ./bin/tidewire
-	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
-		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 8 $(TESTFLAGS) ./e2e/...; \
-	fi
-
 # What a lock file names, and nothing else; npm keeps a copy of it there.
 SDK_MODULES := sdk-js/node_modules/.package-lock.json
 WEB_MODULES := web/node_modules/.package-lock.json
 
 %/node_modules/.package-lock.json: %/package-lock.json
-	@command -v $(NPM) >/dev/null || { echo "$* needs Node 20.3 or later with npm: https://nodejs.org" >&2; exit 1; }
+	@command -v $(NPM) >/dev/null || { echo "$* needs Node 20.10 or later with npm: https://nodejs.org" >&2; exit 1; }
 	cd $* && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: e2e
 e2e: build $(SDK_MODULES) ## tests with real processes, against ./bin/tidewire
 	@if $(GO) list ./... | grep -qE '$(E2E)'; then \
-		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 4 $(TESTFLAGS) ./e2e/...; \
+		TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(GO) test -count=1 -timeout 20m -parallel 8 $(TESTFLAGS) ./e2e/...; \
 	fi
 
 .PHONY: sdk
@@ -125,6 +119,15 @@ sdk: $(SDK_MODULES) ## the JavaScript SDK: lint, types, ./sdk-js/dist, and wheth
 .PHONY: sdk-test
 sdk-test: sdk build ## sdk, and its tests, also against ./bin/tidewire
 	cd sdk-js && TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" $(NPM) run --silent test
+
+# Each runs a node with its data in ./tidewire-data/examples and serves its page; Ctrl-C stops it.
+.PHONY: example-chat example-vehicles example-queue
+example-chat: build $(SDK_MODULES) ## a chat room: prints the address of its page
+	exec node examples/run.mjs chat
+example-vehicles: build $(SDK_MODULES) ## a live map of made-up trams
+	exec node examples/run.mjs vehicles
+example-queue: build $(SDK_MODULES) ## a work queue with painters that come and go
+	exec node examples/run.mjs queue
 
 .PHONY: dashboard
 dashboard: $(WEB_MODULES) ## ./web/assets, which is committed, from the source of the dashboard and the SDK

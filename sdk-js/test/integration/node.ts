@@ -31,14 +31,14 @@ export async function startNode(
   { rpc = any, raft = any, gossip = any } = {},
 ): Promise<TestNode> {
   const dir = mkdtempSync(join(tmpdir(), "tidewire-sdk-"));
-  let http = any;
+  const port = await keepPort();
   let child: ChildProcess | undefined;
   let said = "";
 
   const node: TestNode = {
     url: `http://${port.address}`,
     async start() {
-      const listeners = ["--http", http, "--rpc", rpc, "--raft", raft, "--gossip", gossip];
+      const listeners = ["--http", port.address, "--rpc", rpc, "--raft", raft, "--gossip", gossip];
       const started = spawn(binary, ["serve", "--data", dir, ...listeners, ...args], {
         stdio: ["ignore", "pipe", "pipe"],
       });
@@ -84,7 +84,7 @@ export async function startNode(
 
 /** A cluster of three, each with a name: n1, n2, n3. */
 export async function startCluster(t: TestContext): Promise<TestNode[]> {
-  const addresses = await Promise.all(Array.from({ length: 9 }, deadAddress));
+  const addresses = await Promise.all(Array.from({ length: 9 }, () => deadAddress(t)));
   const [rpc, raft, gossip] = [0, 3, 6].map((i) => addresses.slice(i, i + 3).map((url) => new URL(url).host));
   const join = gossip!.join();
   return Promise.all(
