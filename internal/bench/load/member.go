@@ -63,25 +63,15 @@ var (
 )
 
 func (m *member) lines(payload []byte) error {
-	for len(payload) > 0 {
-		line, rest, _ := bytes.Cut(payload, []byte{'\n'})
-		payload = rest
-		var err error
-		switch {
-		case bytes.HasPrefix(line, messagesHead):
-			if payload, err = m.messages(line, payload, m.take); err == nil {
-				m.done()
-			}
-		case bytes.HasPrefix(line, ackedHead):
-			err = m.acked(line)
-		default:
-			err = m.notice(line)
-		}
-		if err != nil {
-			return err
-		}
+	return m.read(payload, m.take, m.done, m.answer)
+}
+
+// answer reads a line that is not about messages.
+func (m *member) answer(line []byte) error {
+	if bytes.HasPrefix(line, ackedHead) {
+		return m.acked(line)
 	}
-	return nil
+	return m.notice(line)
 }
 
 // message notes a message of the backlog.

@@ -157,24 +157,15 @@ var (
 )
 
 func (x *responder) lines(payload []byte) error {
-	for len(payload) > 0 {
-		line, rest, _ := bytes.Cut(payload, []byte{'\n'})
-		payload = rest
-		var err error
-		switch {
-		case bytes.HasPrefix(line, messagesHead):
-			if payload, err = x.messages(line, payload, x.take); err == nil {
-				x.done()
-			}
-		case bytes.HasPrefix(line, repliedHead):
-		default:
-			err = x.notice(line)
-		}
-		if err != nil {
-			return err
-		}
+	return x.read(payload, x.take, x.done, x.said)
+}
+
+// said reads a line that is not about messages.
+func (x *responder) said(line []byte) error {
+	if bytes.HasPrefix(line, repliedHead) {
+		return nil
 	}
-	return nil
+	return x.notice(line)
 }
 
 // answer replies to a request with its own value.

@@ -119,6 +119,27 @@ func (s *seat) messages(head, payload []byte, each func(line []byte) error) (res
 	return payload, nil
 }
 
+// read works through the lines of a frame: each message goes to take, and done hears when
+// all of a line of messages have come. Lines of other kinds go to other.
+func (s *seat) read(payload []byte, take func(line []byte) error, done func(), other func(line []byte) error) error {
+	for len(payload) > 0 {
+		line, rest, _ := bytes.Cut(payload, []byte{'\n'})
+		payload = rest
+		var err error
+		if bytes.HasPrefix(line, messagesHead) {
+			if payload, err = s.messages(line, payload, take); err == nil {
+				done()
+			}
+		} else {
+			err = other(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // acknowledge says that records are done with; with an id it is confirmed.
 func (s *seat) acknowledge(id, partition int64, all []place) {
 	s.line()
