@@ -110,7 +110,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Manager is the set of a node's WebSocket connections and the handler of /ws.
-// Each connection has a goroutine that reads; a crew of workers writes for all.
+// Each connection has a goroutine that reads, while there is something to read now and then;
+// a crew of workers writes for all.
 type Manager struct {
 	cfg     Config
 	metrics metrics

@@ -92,13 +92,11 @@ func (s *session) logger() *slog.Logger {
 }
 
 // run serves the connection to its end, or until it has been idle from one ping
-// to the next: then its stack is a waste, and a goroutine with a small one goes
-// on. It is the reader.
+// to the next: then it sleeps. It is the reader.
 func (s *session) run() {
 	err := s.read()
 	if errors.Is(err, errIdle) {
-		s.socket.small = true
-		s.m.open.Go(s.run)
+		s.sleep()
 		return
 	}
 	s.end()
@@ -123,6 +121,28 @@ func (s *session) run() {
 	s.release()
 }
 
+// sleep gives up the reader's goroutine until there is something to read, or the
+// connection is over. Where that cannot be, another one goes on, whose stack is new and so
+// small.
+func (s *session) sleep() {
+	s.m.open.Add(1) // until it is awake
+	if !s.m.cfg.Crew.Sleep(&s.socket.Socket, s) {
+		s.Wake()
+		return
+	}
+	select {
+	case <-s.ended: // perhaps before it slept
+		s.m.cfg.Crew.Wake(&s.socket.Socket)
+	default:
+	}
+}
+
+// Wake goes on reading.
+func (s *session) Wake() {
+	s.m.open.Go(s.run)
+	s.m.open.Done()
+}
+
 // codeLabel keeps what clients choose freely out of the labels.
 func codeLabel(code int) string {
 	switch {
@@ -140,6 +160,7 @@ func (s *session) end() {
 		s.over = true
 		close(s.ended)
 		s.relief.Broadcast()
+		s.m.cfg.Crew.Wake(&s.socket.Socket) // to see that it is over
 	}
 	s.schedule()
 }

@@ -19,11 +19,10 @@ type socket struct {
 	turn.Socket
 
 	// The reader's.
-	in    *bufio.Reader // the library's, over this socket
-	buf   *[]byte       // of the pool, while ahead is in it
-	ahead []byte        // read from the socket, and not taken yet
-	fill  func(fd uintptr) bool
-	small bool // the reader has a small stack, which is to stay small while it waits
+	in    *bufio.Reader         // the library's, over this socket
+	buf   *[]byte               // of the pool, while ahead is in it
+	ahead []byte                // read from the socket, and not taken yet
+	fill  func(fd uintptr) bool // take, made once
 
 	heard atomic.Bool
 }
@@ -35,32 +34,19 @@ const readAheadBytes = 64 << 10
 var readAhead = sync.Pool{New: func() any { b := make([]byte, readAheadBytes); return &b }}
 
 // await returns when there is something to read, or the connection has ended.
-// It waits with next to no stack, and no buffer: that is all that an idle
-// connection's reader costs.
+// It waits without a buffer.
 func (s *socket) await() {
 	raw := s.Raw()
 	if raw == nil || s.pending() {
 		return
 	}
 	_ = raw.Read(s.fill) // the read that follows meets the same error
-	if s.small {
-		s.small = false
-		_ = raw.Read(s.fill)
-	}
 }
 
 // pending reports whether something was read that the library has not taken.
 func (s *socket) pending() bool { return len(s.ahead) > 0 || s.in.Buffered() > 0 }
 
-// readable takes what the socket holds; false: nothing. On a small stack it
-// only looks.
-func (s *socket) readable(fd uintptr) bool {
-	if s.small {
-		return turn.Peek(fd)
-	}
-	return s.take(fd)
-}
-
+// take takes what the socket holds; false: nothing.
 func (s *socket) take(fd uintptr) bool {
 	b := readAhead.Get().(*[]byte)
 	for {
@@ -143,7 +129,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	h.socket = &socket{}
 	h.socket.Take(conn, h.slow)
-	h.socket.fill = h.socket.readable
+	h.socket.fill = h.socket.take
 	h.socket.keep(rw.Reader)
 	// The library writes control frames alone; each fits the buffer and is one write.
 	return h.socket, bufio.NewReadWriter(h.socket.in, bufio.NewWriterSize(h.socket, 128)), nil

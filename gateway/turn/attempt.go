@@ -34,15 +34,3 @@ func (a *Attempt) run(fd uintptr) {
 		return
 	}
 }
-
-// Peek reports whether a read would find something, be it an error. It gets by
-// with the least of stack.
-func Peek(fd uintptr) bool {
-	var b [1]byte
-	for {
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
-		if errno != syscall.EINTR {
-			return errno != syscall.EAGAIN
-		}
-	}
-}

@@ -20,6 +20,7 @@ type Crew struct {
 	logWorkers [logWorkers]*Worker
 	numbers    atomic.Uint32 // of slots
 	owed       *budget.Budget
+	asleep     *sleepers
 }
 
 // owedBytes bounds what the node holds of writes that sockets have not taken, for
@@ -39,7 +40,7 @@ func (c *Crew) Owe(n int) *budget.Share {
 
 // NewCrew makes the workers. It starts nothing.
 func NewCrew() *Crew {
-	c := &Crew{owed: budget.New(owedBytes)}
+	c := &Crew{owed: budget.New(owedBytes), asleep: newSleepers()}
 	for range runtime.GOMAXPROCS(0) {
 		c.workers = append(c.workers, newWorker(c, len(c.workers), false))
 	}
@@ -52,14 +53,16 @@ func NewCrew() *Crew {
 // Workers are all of them, by their numbers.
 func (c *Crew) Workers() []*Worker { return slices.Concat(c.workers, c.logWorkers[:]) }
 
-// Run gives turns until ctx ends, which is after the last writer has left.
+// Run gives turns and wakes readers until ctx ends, which is after the last writer has left
+// and no reader sleeps.
 func (c *Crew) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	for _, w := range c.Workers() {
 		working.Go(func() { w.run(ctx) })
 	}
+	err := c.asleep.run(ctx)
 	working.Wait()
-	return nil
+	return err
 }
 
 // Join gives a writer its slot. The caller has it until GiveBack, so that there is

@@ -18,6 +18,8 @@ type Socket struct {
 	raw  syscall.RawConn // nil: there is no descriptor to use without waiting
 	slow time.Duration   // without a byte taken: stuck
 
+	ticket atomic.Uint64 // with which its reader slept last
+
 	mu     sync.Mutex // one write at a time; from a Try that did not write all until Rest
 	owed   bool       // such a Try holds mu; the turn's
 	closed bool       // the last bytes were written: nothing may follow them
