@@ -35,6 +35,8 @@ type line struct {
 	writing sync.WaitGroup // until there are no more turns
 	gone    chan struct{}  // closed once the connection is of no use any more
 	over    atomic.Bool    // gone is closed
+	said    atomic.Bool    // all is sent, and the client has its time to close
+	ignored int            // bytes that the client may yet send; the listener's
 }
 
 // take makes the request's connection the stream's. What the server has read
@@ -55,24 +57,55 @@ func (st *stream) take(w http.ResponseWriter, r *http.Request) (bool, error) {
 	l.socket.Take(conn, st.set.cfg.SlowConsumerTimeout)
 	l.chunked = r.ProtoAtLeast(1, 1)
 	l.gone = make(chan struct{})
+	l.ignored = ignoredBytes
 	l.writing.Add(1)
 	st.set.cfg.Crew.Join(&l.slot, st)
 	return true, nil
 }
 
-// wait serves the connection to its end, which it hears of: the client goes, or
-// whoever writes is through with it.
-func (st *stream) wait() {
+// listen serves the connection to its end, which it hears of: the client goes, or
+// whoever writes is through with it. Until then it sleeps.
+func (st *stream) listen() {
+	if st.sleep() {
+		return
+	}
 	defer st.leave()
-	st.line.socket.Gone(ignoredBytes)
+	st.line.socket.Gone(st.line.ignored)
 	st.cut()
 	st.line.writing.Wait()
+}
+
+// sleep has the listener woken once the client says anything, or the stream ends. It is
+// false when that is so, or nobody can be woken here.
+func (st *stream) sleep() bool {
+	l, crew := &st.line, st.set.cfg.Crew
+	if l.ending() || !l.socket.Hear(&l.ignored) {
+		return false
+	}
+	st.set.open.Add(1) // until it is awake
+	if !crew.Sleep(&l.socket, st) {
+		st.set.open.Done()
+		return false
+	}
+	if l.ending() { // perhaps before it slept
+		crew.Wake(&l.socket)
+	}
+	return true
+}
+
+func (l *line) ending() bool { return l.over.Load() || l.said.Load() }
+
+// Wake goes on listening.
+func (st *stream) Wake() {
+	st.set.open.Go(st.listen)
+	st.set.open.Done()
 }
 
 // cut ends the connection at once.
 func (st *stream) cut() {
 	if !st.line.over.Swap(true) {
 		close(st.line.gone)
+		st.set.cfg.Crew.Wake(&st.line.socket) // to see that it is over
 	}
 	_ = st.line.socket.Close()
 	st.line.slot.Schedule()
@@ -168,6 +201,8 @@ func (st *stream) bytes(d *desk, last bool) []byte {
 // finish ends a connection whose client has been sent all.
 func (st *stream) finish() turn.Outcome {
 	st.line.socket.Finish(lingerTime)
+	st.line.said.Store(true)
+	st.set.cfg.Crew.Wake(&st.line.socket) // to wait for the client's end, but not for ever
 	return st.quit()
 }
 

@@ -28,6 +28,19 @@ func (s *Socket) Gone(most int) {
 	}
 }
 
+// Hear passes over what the client has sent, as long as it is no more than so many bytes,
+// which it takes away. It does not wait. It is false where Gone would return.
+func (s *Socket) Hear(most *int) (more bool) {
+	if s.raw == nil {
+		return true
+	}
+	err := s.raw.Read(func(fd uintptr) bool {
+		more = pass(int(fd), most)
+		return true
+	})
+	return err == nil && more
+}
+
 // pass passes over what has come; false: there is no more to wait for.
 func pass(fd int, most *int) bool {
 	b := scrap.Get().(*[]byte)
