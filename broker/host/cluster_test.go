@@ -116,8 +116,11 @@ func (c *court) Next(ctx context.Context, after uint64) (*cluster.Snapshot, erro
 func (c *court) Propose(_ context.Context, change cluster.Change) (cluster.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if change.Clamp != nil {
+	switch {
+	case change.Clamp != nil:
 		return c.clampLocked(change.Clamp)
+	case change.Elect != nil:
+		return c.electLocked(change.Elect), nil
 	}
 	if c.late {
 		c.held = append(c.held, *change.Insync)
@@ -143,6 +146,21 @@ func (c *court) clampLocked(change *cluster.Clamp) (a cluster.Answer, err error)
 		}
 	}
 	return a, nil
+}
+
+// electLocked takes what a leader asks for that has nobody beside it.
+func (c *court) electLocked(change *cluster.Elect) cluster.Answer {
+	of := change.Of[0]
+	p := c.snapshot.ByID[topicID].Partitions[0]
+	ok := of.Version == p.Version && c.snapshot.Nodes[of.Leader].BrokerEpoch == of.Unclean && len(p.ISR) == 1
+	if ok {
+		c.changeLocked(func(t *cluster.Topic) {
+			p := &t.Partitions[0]
+			p.Leader, p.LeaderEpoch, p.ISR = of.Leader, p.LeaderEpoch+1, []ident.NodeID{of.Leader}
+			p.Unclean = p.LeaderEpoch
+		})
+	}
+	return cluster.Answer{Taken: []bool{ok}}
 }
 
 func (c *court) insyncLocked(change *cluster.Insync) []bool {
@@ -181,6 +199,9 @@ func (c *court) register(n ident.NodeID) cluster.Life {
 		c.changeLocked(func(t *cluster.Topic) {
 			t.Partitions[0].ISR = slices.DeleteFunc(slices.Clone(t.Partitions[0].ISR), func(m ident.NodeID) bool { return m == n })
 		})
+	} else {
+		close(c.changed)
+		c.changed = make(chan struct{})
 	}
 	return now.Nodes[n].Life()
 }

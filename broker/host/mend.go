@@ -35,7 +35,9 @@ a leader asks for on the word of that life alone (replication.Leader.Open), and 
 replica says none (replica.Say). So what a snapshot that has the new life says stays true
 until the fresh log has caught up, whatever is still under way from before.
 
-Where nobody else holds the partition nothing is done: what can be read is all there is.
+Where nobody else holds all that is committed nothing is done: what can be read is all there
+is. Unless the topic puts serving above keeping: then a follower that has got all of that
+leads instead, uncleanly, and the damaged log is one that nobody counts on.
 */
 func (h *Host) mend(ctx context.Context) error {
 	next := time.NewTimer(mendEvery)
@@ -61,6 +63,7 @@ func (h *Host) mend(ctx context.Context) error {
 			renounced = time.Now()
 			h.cfg.Renounce(now.life, fmt.Errorf("%d partitions are damaged here, which the coordinator has to hear first of all: %s", len(now.counted), now.counted[0]))
 		}
+		h.handsOn(ctx, now.alone)
 		if now.any {
 			next.Reset(mendEvery)
 		} else {
@@ -75,6 +78,7 @@ type harm struct {
 	any     bool
 	counted []ident.Partition // on by others, or who knows
 	free    []ident.Partition // to be begun anew
+	alone   []ident.Partition // led with nobody beside this node, where the topic allows unclean elections
 }
 
 // harmed says what has to be done with damaged logs.
@@ -89,7 +93,11 @@ func (h *Host) harmed() harm {
 		now.any = true
 		p := h.partitionLocked(ref)
 		switch {
-		case p == nil || h.alone(p):
+		case p == nil:
+		case h.alone(p):
+			if p.Leader == h.cfg.Node && h.snapshot.ByID[ref.Topic].Settings.Unclean {
+				now.alone = append(now.alone, ref)
+			}
 		case !h.uncountedLocked(ref, p):
 			now.counted = append(now.counted, ref)
 		case p.Leader != (ident.NodeID{}) && h.cfg.Store.ReadOnly() == nil:
@@ -97,6 +105,35 @@ func (h *Host) harmed() harm {
 		}
 	}
 	return now
+}
+
+// handsOn gives up the lead of damaged partitions to followers that have got all that can be
+// read of them. What is not taken is asked for again with the next look.
+func (h *Host) handsOn(ctx context.Context, alone []ident.Partition) {
+	var c cluster.Elect
+	for _, ref := range alone[:min(len(alone), cluster.MaxParts)] {
+		r, err := h.Replica(ref)
+		if err != nil {
+			continue
+		}
+		if version, who, ok := r.Successor(); ok {
+			c.Of = append(c.Of, cluster.ElectOf{Partition: ref, Version: version, Leader: who.Node, Unclean: who.Epoch})
+		}
+	}
+	if len(c.Of) == 0 {
+		return
+	}
+	answer, err := h.cfg.Coordinator.Propose(ctx, cluster.Change{Elect: &c})
+	if err != nil {
+		h.cfg.Logger.Warn("a damaged partition has nobody beside this node, and the coordinator cannot be asked for another leader", "partition", c.Of[0].Partition, "err", err)
+		return
+	}
+	for i, of := range c.Of {
+		if i < len(answer.Taken) && answer.Taken[i] {
+			h.cfg.Logger.Warn("a damaged partition had nobody beside this node and is led by another replica: what cannot be read here, and what comes after it, is lost to the topic, which allows unclean elections; "+
+				"the damaged log goes to quarantine", "partition", of.Partition, "leader", of.Leader)
+		}
+	}
 }
 
 // partitionLocked is a partition as the snapshot in hand has it; nil: it does not.

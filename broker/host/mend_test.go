@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -147,5 +148,53 @@ func TestDamageOfTheFreshLogIsDeclaredAnew(t *testing.T) {
 	b.harm()
 	if h := b.host.harmed(); len(h.free) > 0 || len(h.counted) != 1 || h.life != (cluster.Life{Node: b.id, Epoch: next.Epoch}) {
 		t.Fatalf("%+v", h)
+	}
+}
+
+// Nobody else is in sync as the leader's log is found damaged. Where the topic puts serving
+// above keeping, the one who follows and has what can be read leads on, and the damaged log
+// is replaced like any other.
+func TestADamagedLeaderThatIsAloneGivesUpItsLeadWhereTheTopicAllowsIt(t *testing.T) {
+	for _, unclean := range []bool{false, true} {
+		t.Run(fmt.Sprint("unclean ", unclean), func(t *testing.T) {
+			ids := []ident.NodeID{{1}, {2}}
+			c := newCourt(1, ids...)
+			c.change(func(t *cluster.Topic) { t.Settings.Unclean = unclean })
+			w := newWires()
+			all := w.startAll(t, c, ids...)
+			leader, follower := all[0], all[1]
+			w.isolate(follower.id, true)
+			await(t, "a smaller ISR", func() bool { return len(c.part().ISR) == 1 })
+			for i := range int64(20) {
+				publish(t, c, all, 1, i)
+			}
+			leader.harm()
+			w.isolate(follower.id, false)
+			if !unclean {
+				await(t, "a follower that has what there is", func() bool {
+					r, err := leader.host.Replica(part)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _, ok := r.Successor()
+					return ok
+				})
+				if h := leader.host.harmed(); !h.any || len(h.alone)+len(h.counted)+len(h.free) > 0 || c.part().Leader != leader.id {
+					t.Fatalf("%+v, %+v", h, c.part())
+				}
+				return
+			}
+			await(t, "another leader", func() bool { return c.part().Leader == follower.id })
+			leader.awaitRenounced()
+			next := c.register(leader.id)
+			if err := leader.host.Live(next, leader.store.Damaged()); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, c, all, 2, 0)
+			sameEverywhere(t, c, all)
+			if len(leader.store.Damaged()) != 0 || !slices.Contains(leader.host.Mended(), part) {
+				t.Fatal("in sync, and not repaired")
+			}
+		})
 	}
 }

@@ -256,8 +256,14 @@ func (r *Replica) unreadable(follower cluster.Life, p *rpc.Push, err error) (Pus
 	if d = r.withProducers(d, hw); expired && d.Start > 0 && d.ProducersAt == 0 {
 		return Pushed{}, nil // none is committed yet: the next high watermark brings it here again
 	}
+	damaged := fault.Lasting(err) && r.log.Damage() != nil
 	r.mu.Lock()
-	if r.leader != nil {
+	switch {
+	case r.leader == nil || r.view.Epoch != p.Epoch:
+	case damaged:
+		r.leader.Harmed()
+		r.leader.Spent(follower, p.Prev, r.cfg.Now())
+	default:
 		r.leader.Part(follower, r.cfg.Now())
 	}
 	r.mu.Unlock()
@@ -316,6 +322,19 @@ func (r *Replica) proposeLocked() {
 	if _, open := r.leader.Propose(now, r.cfg.Alive); open || r.leader.Again(now) {
 		r.news.propose = true
 	}
+}
+
+// Successor is who could lead in the place of this replica, whose log is damaged, and the
+// version that this rests on: for whoever asks the coordinator, where nobody else is in
+// sync and the topic puts serving above keeping. ok is false where there is nobody.
+func (r *Replica) Successor() (version uint64, who cluster.Life, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader == nil {
+		return 0, who, false
+	}
+	who, ok = r.leader.Successor(r.cfg.Now(), r.cfg.Alive)
+	return r.leader.View().Version, who, ok
 }
 
 // Proposal is what the ISR should be: for whoever brings it to the coordinator. ok is

@@ -2,11 +2,15 @@ package replica
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
+	"tidewire/broker/partition"
 	"tidewire/broker/replication"
 	"tidewire/internal/cluster"
+	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/record"
 	"tidewire/internal/rpc"
@@ -94,5 +98,57 @@ func TestADamagedLeaderAsksForNoSmallerISR(t *testing.T) {
 		if _, _, isr, open := r.Proposal(); open == damaged {
 			t.Errorf("damaged %v: it asks for %v: %v", damaged, isr, open)
 		}
+	}
+}
+
+// unread is a disk of which nothing can be read behind the first record.
+type unread struct {
+	disk
+	why error
+}
+
+func (u *unread) ReadFrom(record.Position, int) ([]byte, error) { return nil, u.why }
+
+// A follower that cannot be sent more because of damage has all that there is. One that
+// cannot be for the moment has not.
+func TestADamagedLeaderNamesWhoHasAllThatItCanGive(t *testing.T) {
+	other := cluster.Life{Node: ident.NodeID{2}, Epoch: 6}
+	for name, tt := range map[string]struct {
+		why     *fault.Error
+		damaged bool
+		want    bool
+	}{
+		"what follows is damaged":                    {fault.New(fault.LeaderUnavailable, "a bit has flipped").Lasts(), true, true},
+		"no file can be opened":                      {fault.New(fault.LeaderUnavailable, "too many open files"), false, false},
+		"no file can be opened, and damage is found": {fault.New(fault.LeaderUnavailable, "too many open files"), true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			d := &unread{why: tt.why}
+			r := New(Config{
+				Partition: ref, Topic: "orders", Self: self, Log: d, Machine: partition.New(0), Outlet: alone{}, Lag: time.Second, Now: func() time.Time { return now },
+				Lease: func() bool { return true }, Alive: func(cluster.Life) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+			})
+			r.Order(Orders{
+				View:  replication.View{Epoch: 3, Version: 7, Leader: self, Replicas: []ident.NodeID{self, other.Node}, ISR: []ident.NodeID{self}, MinInsync: 1},
+				Range: ident.FullRange, Settings: cluster.Settings{MaxMessageBytes: 1000, IdempotencyWindow: time.Minute},
+			})
+			r.Append(rpc.Append{Partition: ref, Batch: one(0)}, func(rpc.Appended) {})
+			d.sync(nil)
+			if tt.damaged {
+				d.damage = tt.why
+			}
+			r.Standing(other, rpc.Standing{Partition: ref, Epoch: 3, Version: 7})
+			if _, err := r.Push(other.Node, 1000); err == nil {
+				t.Fatal("it is sent what cannot be read")
+			}
+			now = now.Add(time.Second)
+			switch version, who, ok := r.Successor(); {
+			case ok != tt.want:
+				t.Fatalf("named: %v", ok)
+			case ok && (who != other || version != 7):
+				t.Fatalf("%v on version %d", who, version)
+			}
+		})
 	}
 }

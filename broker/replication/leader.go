@@ -20,7 +20,8 @@ type Leader struct {
 	// doubt: of what was proposed on this version something may be taken yet, whatever
 	// becomes of the rest. refused: and something was not.
 	doubt, refused bool
-	harmed         bool // its own log is damaged
+	harmed         bool      // its own log is damaged
+	spent          time.Time // since when a follower has all that can be read there; zero: none has
 
 	took    record.Position // where the log ended when this epoch began
 	end     record.Position // of everything appended
@@ -50,6 +51,7 @@ type Progress struct {
 	heard   bool            // it has said so since both agreed
 	lost    time.Time       // when both agreed no more
 	broken  bool            // its stream ended
+	spent   bool            // it has everything up to Next, and what follows cannot be read
 }
 
 // Lead begins an epoch. The log ends at end, of which durable is on disk; hw is what
@@ -154,6 +156,34 @@ func (l *Leader) Part(from cluster.Life, now time.Time) {
 	if f := l.Follower(from.Node); f != nil {
 		*f = Progress{Node: f.Node, Life: from.Epoch, lost: f.since(now)}
 	}
+}
+
+// Spent notes that a follower has everything up to a position, and that this node cannot
+// read what follows there, and never will: its own log is damaged.
+func (l *Leader) Spent(from cluster.Life, at record.Position, now time.Time) {
+	if f := l.Follower(from.Node); f != nil {
+		*f = Progress{Node: f.Node, Life: from.Epoch, Next: at, spent: true, lost: f.since(now)}
+		if l.spent.IsZero() {
+			l.spent = now
+		}
+	}
+}
+
+// Successor is who could lead in the place of this leader, whose log is damaged: who has the
+// most of what can be read of it, in the life that got it. Whoever has more than this
+// leader can give joins the ISR, and is given one lag to come.
+func (l *Leader) Successor(now time.Time, alive func(cluster.Life) bool) (who cluster.Life, ok bool) {
+	if !l.harmed || l.spent.IsZero() || now.Sub(l.spent) < l.lag {
+		return who, false
+	}
+	var most record.Position
+	for _, f := range l.followers {
+		life := cluster.Life{Node: f.Node, Epoch: f.Life}
+		if f.spent && (!ok || most.Before(f.Next)) && alive(life) {
+			who, most, ok = life, f.Next, true
+		}
+	}
+	return who, ok
 }
 
 // Lost notes that the stream of a life of a follower ended.

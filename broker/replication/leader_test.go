@@ -286,3 +286,32 @@ func TestADamagedLeaderTakesNobodyOutOfTheISR(t *testing.T) {
 	l.Lost(life(b), at(1))
 	proposes(t, l, at(1), a, b, c)
 }
+
+// Where nobody else is in sync with a leader whose log is damaged, a follower that has got
+// all that can be read of it may lead instead.
+func TestWhoHasAllThatADamagedLeaderCanGiveMaySucceedIt(t *testing.T) {
+	succeeds := func(l *Leader, now float64, want cluster.Life) {
+		t.Helper()
+		if who, ok := l.Successor(at(now), everyone); who != want || ok != (want != cluster.Life{}) {
+			t.Fatalf("%v after %v seconds: %v, not %v", ok, now, who, want)
+		}
+	}
+	nobody := cluster.Life{}
+	l := led(view(1, a))
+	l.agreed(b, 4)
+	l.Harmed()
+	succeeds(l, 5, nobody) // it is sent more
+	l.Spent(life(b), record.At(4), at(5))
+	l.agreed(c, 6)
+	succeeds(l, 6.9, nobody) // c has more, and may be the one who has everything
+	succeeds(l, 7, life(b))
+	l.Spent(life(c), record.At(6), at(7))
+	succeeds(l, 7, life(c))
+	if who, ok := l.Successor(at(8), func(l cluster.Life) bool { return l != life(c) }); !ok || who != life(b) {
+		t.Fatalf("a life that is over is chosen: %v", who)
+	}
+	l.Lost(life(c), at(8))
+	succeeds(l, 8, life(b))
+	l.agreed(b, 4)
+	succeeds(l, 9, nobody) // it says anew where it stands
+}

@@ -39,7 +39,11 @@ func drawCommand(t *rapid.T, m *state.Machine, n byte, kinds []string) *state.Co
 		c.Unfit = &cluster.Unfit{Life: d.life(), Partitions: []ident.Partition{d.partition()}}
 	case "elect":
 		ref := d.partition()
-		c.Elect = &cluster.Elect{Of: []cluster.ElectOf{{Partition: ref, Version: d.version(ref), Leader: d.node(), Takeover: rapid.Bool().Draw(t, "takeover")}}}
+		o := cluster.ElectOf{Partition: ref, Version: d.version(ref), Leader: d.node(), Takeover: rapid.Bool().Draw(t, "takeover")}
+		if n := d.s.Nodes[o.Leader]; n != nil && rapid.Bool().Draw(t, "unclean") {
+			o.Unclean = n.BrokerEpoch
+		}
+		c.Elect = &cluster.Elect{Of: []cluster.ElectOf{o}}
 	case "move":
 		o := d.move()
 		c.Move = &cluster.Move{Of: []cluster.MoveOf{o}}

@@ -68,11 +68,17 @@ func (b *batch) elects(t *cluster.Topic, p *cluster.Partition) {
 			b.leadsNone(p)
 			return
 		}
-		b.leads(p, n)
-		p.ISR, p.ELR = []ident.NodeID{n}, nil
-		p.Unclean = p.LeaderEpoch
-		p.Unclamped = cmp.Or(p.Unclamped, p.LeaderEpoch)
+		b.leadsUncleanly(p, n)
 	}
+}
+
+// leadsUncleanly gives the lead to a node that may lack records: what it has is what there
+// is from then on.
+func (b *batch) leadsUncleanly(p *cluster.Partition, n ident.NodeID) {
+	b.leads(p, n)
+	p.ISR, p.ELR = []ident.NodeID{n}, nil
+	p.Unclean = p.LeaderEpoch
+	p.Unclamped = cmp.Or(p.Unclamped, p.LeaderEpoch)
 }
 
 func (b *batch) leadsBest(t *cluster.Topic, p *cluster.Partition, of []ident.NodeID) bool {
@@ -147,7 +153,7 @@ func (m *Machine) electAll(c *cluster.Elect) cluster.Answer {
 	b := m.begins()
 	taken := make([]bool, len(c.Of))
 	for i, e := range c.Of {
-		_, p := b.find(e.Partition)
+		t, p := b.find(e.Partition)
 		if p == nil || p.Version != e.Version || !m.live(e.Leader) {
 			continue
 		}
@@ -157,6 +163,8 @@ func (m *Machine) electAll(c *cluster.Elect) cluster.Answer {
 			b.edit(e.Partition, func(t *cluster.Topic, p *cluster.Partition) { b.hands(t, p, e.Leader) })
 		case e.Takeover && slices.Contains(p.ELR, e.Leader):
 			b.edit(e.Partition, func(_ *cluster.Topic, p *cluster.Partition) { b.takesOver(p, e.Leader) })
+		case e.Unclean != 0 && t.Settings.Unclean && m.mayInherit(p, &e):
+			b.edit(e.Partition, func(_ *cluster.Topic, p *cluster.Partition) { b.leadsUncleanly(p, e.Leader) })
 		default:
 			continue
 		}
@@ -164,4 +172,11 @@ func (m *Machine) electAll(c *cluster.Elect) cluster.Answer {
 	}
 	b.done()
 	return cluster.Answer{Taken: taken}
+}
+
+// mayInherit says whether a replica may lead in the place of a leader that is damaged and
+// has nobody beside it: in the life in which it got what can be read there, since another
+// one may have lost that.
+func (m *Machine) mayInherit(p *cluster.Partition, e *cluster.ElectOf) bool {
+	return p.Leader != (ident.NodeID{}) && last(p, p.Leader) && slices.Contains(p.Replicas, e.Leader) && m.view.Nodes[e.Leader].BrokerEpoch == e.Unclean
 }

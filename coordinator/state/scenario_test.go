@@ -89,13 +89,16 @@ func (s *stage) do(f []string) string {
 			t, p := s.partition(ref)
 			c.Unfit.Partitions = append(c.Unfit.Partitions, t.Ref(p.Index))
 		}
-	case "elect", "takeover":
+	case "elect", "takeover", "inherit":
 		c.Elect = &cluster.Elect{}
 		for ref, options := range s.parts(f[1:]) {
 			t, p := s.partition(ref)
 			o := cluster.ElectOf{Partition: t.Ref(p.Index), Version: p.Version, Leader: s.life(options["leader"]).Node, Takeover: f[0] == "takeover"}
 			if v := options["version"]; v != "" {
 				o.Version = uint64(s.number(v))
+			}
+			if f[0] == "inherit" {
+				o.Unclean = s.life(options["leader"]).Epoch
 			}
 			c.Elect.Of = append(c.Elect.Of, o)
 		}

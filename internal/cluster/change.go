@@ -165,6 +165,11 @@ type ElectOf struct {
 	Version   uint64
 	Leader    ident.NodeID
 	Takeover  bool `json:",omitempty"`
+	// Unclean is asked for by a leader that nobody else is in sync with, or electable, and
+	// whose log is damaged: the new leader lacks what cannot be read there. It is the life
+	// in which that one has got all the rest, and is taken where the topic allows unclean
+	// elections.
+	Unclean ident.BrokerEpoch `json:",omitempty"`
 }
 
 // Move begins to replace replicas of partitions: those that come catch up first,

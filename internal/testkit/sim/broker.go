@@ -42,6 +42,7 @@ type broker struct {
 	disclaimed  []bool  // logs that the coordinator knows to be damaged, as of this life
 	units       []*unit // by group and partition
 	gathering   bool    // a commit is being made, or is under way
+	handing     bool    // it asks for another leader in its place
 	clamping    bool    // it looks for partitions to clamp, or tells of some
 	turn        int
 
@@ -85,7 +86,7 @@ func (b *broker) start() {
 	b.disclaimed, b.registering = make([]bool, w.set.Partitions), false
 	b.ups, b.downs = make([]*upstream, len(w.brokers)), make([]*downstream, len(w.brokers))
 	b.units, b.gathering = make([]*unit, len(w.teams)*w.set.Partitions), false
-	b.clamping = false
+	b.clamping, b.handing = false, false
 	b.feed.start()
 	if b.disk.old == nil {
 		b.disk.old = b.disk.image.clone()
@@ -331,7 +332,9 @@ func (b *broker) mend() {
 	}
 	for i, h := range b.replicas {
 		switch {
-		case h == nil || h.log.damage == nil || b.alone(&t.Partitions[i]):
+		case h == nil || h.log.damage == nil:
+		case b.alone(&t.Partitions[i]):
+			b.handsOn(t, i)
 		case b.disclaimed[i] && !counted(&t.Partitions[i], b.id):
 			b.take(t, &t.Partitions[i])
 		default:
@@ -339,6 +342,21 @@ func (b *broker) mend() {
 			return
 		}
 	}
+}
+
+// handsOn gives up the lead of a damaged partition that nobody else is in sync with, where
+// the topic allows unclean elections, to one who has got all that can be read of it.
+func (b *broker) handsOn(t *cluster.Topic, i int) {
+	if b.handing || !t.Settings.Unclean {
+		return
+	}
+	version, who, ok := b.replicas[i].replica.Successor()
+	if !ok {
+		return
+	}
+	b.handing = true
+	of := cluster.ElectOf{Partition: t.Ref(ident.Index(i)), Version: version, Leader: who.Node, Unclean: who.Epoch}
+	b.w.council.propose(b.p, cluster.Change{Elect: &cluster.Elect{Of: []cluster.ElectOf{of}}}, func(cluster.Answer, error) { b.handing = false })
 }
 
 // counted says whether a broker may be elected.

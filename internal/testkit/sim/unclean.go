@@ -19,8 +19,9 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 		w.fail("unclean-election", "partition %d: %s", i, w.describe(i))
 		return
 	}
+	gave := w.gaveUp(i, p, q, change)
 	for _, n := range slices.Concat(p.ISR, p.ELR) {
-		lacks := change.Register != nil && change.Register.Node.ID == n || change.Unfit != nil && change.Unfit.Life.Node == n
+		lacks := gave && n == p.Leader || change.Register != nil && change.Register.Node.ID == n || change.Unfit != nil && change.Unfit.Life.Node == n
 		if node := after.Nodes[n]; node != nil && !node.Over() && !lacks && !w.onlyOne(p, n) {
 			w.fail("unclean-election", "partition %d: %s leads and may lack records; %s does not and is there: %s", i, b.name(), w.brokerOf(n).name(), w.describe(i))
 			return
@@ -46,6 +47,27 @@ func (w *World) unclean(i int, p, q *cluster.Partition, after *cluster.Snapshot,
 	w.truth[i] = n
 	b.dropped[i] = b.dropped[i] && after.Nodes[b.id].Boot != b.boot() // a life of a former boot may come late
 	w.recheck = true
+}
+
+// gaveUp says whether a leader has asked for a change that gives its partition to somebody
+// who may lack records. It may where its own log is damaged and that one has got all that
+// can be read of it.
+func (w *World) gaveUp(i int, p, q *cluster.Partition, change *cluster.Change) bool {
+	if change.Elect == nil || !slices.ContainsFunc(change.Elect.Of, func(e cluster.ElectOf) bool {
+		return int(e.Partition.Index) == i && e.Version == p.Version && e.Leader == q.Leader && e.Unclean != 0
+	}) {
+		return false
+	}
+	w.reached.hit("damaged leader without others in sync followed by who had all that could be read")
+	by, to := w.brokerOf(p.Leader).disk.image.logs[i], w.brokerOf(q.Leader)
+	has := to.disk.image.logs[i]
+	if h := to.replicas[i]; h != nil && to.current() {
+		has = h.log.s
+	}
+	if by == nil || by.bad < 0 || has == nil || has.end().Before(by.kept[by.bad].at) {
+		w.fail("gives-what-it-can", "partition %d: %s leads in the place of %s, who is damaged, and lacks what that one can give: %s", i, to.name(), w.brokerOf(p.Leader).name(), w.describe(i))
+	}
+	return true
 }
 
 // forgets takes in that a broker drops its log, or cuts it to what is left. Where it was
