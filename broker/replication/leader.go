@@ -51,7 +51,8 @@ type Progress struct {
 	heard   bool            // it has said so since both agreed
 	lost    time.Time       // when both agreed no more
 	broken  bool            // its stream ended
-	spent   bool            // it has everything up to Next, and what follows cannot be read
+	stood   record.Position // where it said that it stands, when both agreed
+	spent   bool            // it has everything up to there, and what follows cannot be read
 }
 
 // Lead begins an epoch. The log ends at end, of which durable is on disk; hw is what
@@ -147,7 +148,7 @@ func (l *Leader) Agree(from cluster.Life, version uint64, at record.Position, la
 	if f == nil {
 		return false
 	}
-	*f = Progress{Node: from.Node, Life: from.Epoch, Version: version, Agreed: true, Next: at, Last: last, Told: -1, lost: f.lost}
+	*f = Progress{Node: from.Node, Life: from.Epoch, Version: version, Agreed: true, Next: at, stood: at, Last: last, Told: -1, lost: f.lost}
 	return true
 }
 
@@ -158,14 +159,18 @@ func (l *Leader) Part(from cluster.Life, now time.Time) {
 	}
 }
 
-// Spent notes that a follower has everything up to a position, and that this node cannot
-// read what follows there, and never will: its own log is damaged.
+// Spent notes that a follower was sent everything up to a position, and that this node cannot
+// read what follows there, and never will: its own log is damaged. Whether the follower has
+// all that is known where it has said that it stands there; else it is to say so anew.
 func (l *Leader) Spent(from cluster.Life, at record.Position, now time.Time) {
-	if f := l.Follower(from.Node); f != nil {
-		*f = Progress{Node: f.Node, Life: from.Epoch, Next: at, spent: true, lost: f.since(now)}
-		if l.spent.IsZero() {
-			l.spent = now
-		}
+	f := l.Follower(from.Node)
+	if f == nil {
+		return
+	}
+	has := f.Agreed && f.Life == from.Epoch && f.stood == at
+	*f = Progress{Node: f.Node, Life: from.Epoch, stood: at, spent: has, lost: f.since(now)}
+	if has && l.spent.IsZero() {
+		l.spent = now
 	}
 }
 
@@ -179,8 +184,8 @@ func (l *Leader) Successor(now time.Time, alive func(cluster.Life) bool) (who cl
 	var most record.Position
 	for _, f := range l.followers {
 		life := cluster.Life{Node: f.Node, Epoch: f.Life}
-		if f.spent && (!ok || most.Before(f.Next)) && alive(life) {
-			who, most, ok = life, f.Next, true
+		if f.spent && (!ok || most.Before(f.stood)) && alive(life) {
+			who, most, ok = life, f.stood, true
 		}
 	}
 	return who, ok

@@ -301,7 +301,11 @@ func TestWhoHasAllThatADamagedLeaderCanGiveMaySucceedIt(t *testing.T) {
 	l.agreed(b, 4)
 	l.Harmed()
 	succeeds(l, 5, nobody) // it is sent more
-	l.Spent(life(b), record.At(4), at(5))
+	l.Follower(b).Sent(record.At(5), 6, 0)
+	l.Spent(life(b), record.At(5), at(5))
+	succeeds(l, 9, nobody) // and may have had no room for it
+	l.agreed(b, 5)
+	l.Spent(life(b), record.At(5), at(5))
 	l.agreed(c, 6)
 	succeeds(l, 6.9, nobody) // c has more, and may be the one who has everything
 	succeeds(l, 7, life(b))
@@ -312,6 +316,6 @@ func TestWhoHasAllThatADamagedLeaderCanGiveMaySucceedIt(t *testing.T) {
 	}
 	l.Lost(life(c), at(8))
 	succeeds(l, 8, life(b))
-	l.agreed(b, 4)
+	l.agreed(b, 5)
 	succeeds(l, 9, nobody) // it says anew where it stands
 }

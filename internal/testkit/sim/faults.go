@@ -266,6 +266,8 @@ func (w *World) strike(f *Fault) {
 		w.laggardLeads(f, b)
 	case "newcomer-leads":
 		w.newcomer = f
+	case "flip-alone":
+		w.flipAlone(f)
 	case "deafen-coordinator":
 		w.council.loses = 0.6
 		later(func() { w.council.loses = w.set.CoordinatorLoses })
@@ -457,7 +459,15 @@ func (w *World) ambushes(b *broker, change *cluster.Insync) (lost bool) {
 
 // flip damages a batch at rest, and says whether there was one.
 func (w *World) flip(b *broker, part int) bool {
-	if w.set.Replicas == 1 || !b.p.up || b.replicas[part] == nil || !w.maySpare(b) { // a lone copy may be on its way there
+	if w.set.Replicas == 1 || !w.maySpare(b) { // a lone copy may be on its way there
+		return false
+	}
+	return w.spoils(b, part)
+}
+
+// spoils does so, whoever else has anything.
+func (w *World) spoils(b *broker, part int) bool {
+	if !b.p.up || b.replicas[part] == nil {
 		return false
 	}
 	l, s := b.replicas[part].log, b.disk.image.logs[part]

@@ -72,6 +72,9 @@ func extras(rng *rand.Rand, set *Setup) (faults []Fault) {
 		add(3, "delete")
 	}
 	add(4, "jump")
+	if set.Unclean {
+		add(2, "flip-alone")
+	}
 	return faults
 }
 

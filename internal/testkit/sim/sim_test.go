@@ -55,7 +55,7 @@ var states = []string{
 	"acknowledgement refused as stale", "batch sent again", "bit flipped", "broker without its records activated", "change lost with a leading coordinator",
 	"change that came twice", "change that outlived its leading coordinator", "clock set", "clock set under a running process", "committed records lost by an unclean election",
 	"commit of unknown outcome", "coordinator led anew", "damage found",
-	"damaged log replaced", "durability changed", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
+	"damaged leader without others in sync followed by who had all that could be read", "damaged log replaced", "durability changed", "elected from the ELR", "failed sync", "failover", "feed moved to another coordinator",
 	"fenced by the coordinator", "folder wiped", "follower gives a silent stream up", "group clamped",
 	"killed with unsynced entries in the page cache", "late word of a follower", "leader after none", "letter in the dead-letter topic", "letter sent again", "log of a deleted topic swept",
 	"leader gives a silent stream up", "leader of the past", "lease that is newer than the feed", "log begun anew at the leader's start",
