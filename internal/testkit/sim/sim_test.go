@@ -83,6 +83,7 @@ func TestASeedIsPlayedTheSameEachTime(t *testing.T) {
 // Seeds that found this world wrong, and no mechanism of the product.
 func TestSeedsThatTheWorldWasWrongAbout(t *testing.T) {
 	for seed, what := range map[uint64]string{
+		3975:  "two truths with more batches and fewer before the start of a log that was begun anew",
 		42719: "a log's start that had not reached its disk when an unclean election chose it",
 		43049: "the next topic was placed on the broker that stayed away for good",
 		43579: "a folder that was lost twice could not be brought back as it was first",

@@ -102,17 +102,20 @@ func (w *World) era(part int, e ident.Epoch) *truth {
 // begins is the truth from an unclean election on: what the log of the one who leads
 // has of the former one, or of one before that, if nobody ever led in the former. What a
 // cut under way takes from its disk does not count, nor does a log that is on its way out.
+// How far they agree is a place: of what lies before the log's start two truths may have
+// more batches or fewer up to the same one.
 func (t *truth) begins(e ident.Epoch, s, uncut *stored) *truth {
 	n := newTruth(t.part)
 	n.unclean, n.former, n.refused, n.moved, n.taken, n.opens = e, t, t.refused, t.moved, t.taken, true
 	var known []kept
+	var end record.Position
 	for f := t; f != nil && s != nil; f = f.former {
 		upto := f.holds(s)
 		if uncut != nil {
 			upto = min(upto, f.holds(uncut))
 		}
-		if upto > len(known) {
-			known = f.batches[:upto]
+		if upto > 0 && end.Before(f.batches[upto-1].after) {
+			known, end = f.batches[:upto], f.batches[upto-1].after
 		}
 	}
 	for i := range known {
