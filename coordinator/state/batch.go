@@ -141,7 +141,7 @@ func ordered(ids, replicas []ident.NodeID) []ident.NodeID {
 
 func same(a, b *cluster.Partition) bool {
 	return a.Leader == b.Leader && a.LeaderEpoch == b.LeaderEpoch && a.Version == b.Version &&
-		a.State == b.State && a.Unclean == b.Unclean && a.Unclamped == b.Unclamped &&
+		a.State == b.State && a.Unclean == b.Unclean && a.Unclamped == b.Unclamped && a.Purged == b.Purged &&
 		slices.Equal(a.Replicas, b.Replicas) && slices.Equal(a.ISR, b.ISR) && slices.Equal(a.ELR, b.ELR) &&
 		slices.Equal(a.Adding, b.Adding) && slices.Equal(a.Removing, b.Removing)
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // clamp sets the groups of partitions back to where these ended when somebody led who
-// may lack what was committed (rule C4).
+// may lack what was committed (rule C4). A purge counts no further either: what comes
+// under those offsets are other records.
 func (m *Machine) clamp(c *cluster.Clamp) cluster.Answer {
 	if r := tooMany("partitions of a clamp", len(c.Of), cluster.MaxParts); r != nil {
 		return cluster.Answer{Refusal: r}
@@ -24,7 +25,9 @@ func (m *Machine) clamp(c *cluster.Clamp) cluster.Answer {
 		if p == nil || p.Unclamped == 0 || p.Leader != c.Leader.Node || p.LeaderEpoch != part.Epoch || part.End < 0 || part.End > maxOffset {
 			continue
 		}
-		b.edit(part.Partition, func(_ *cluster.Topic, p *cluster.Partition) { p.Unclamped = 0 })
+		b.edit(part.Partition, func(_ *cluster.Topic, p *cluster.Partition) {
+			p.Unclamped, p.Purged = 0, min(p.Purged, part.End)
+		})
 		of[part.Partition.Topic] = append(of[part.Partition.Topic], cluster.Position{Partition: part.Partition.Index, Offset: part.End})
 		a.Taken[i] = true
 	}

@@ -55,6 +55,10 @@ func drawCommand(t *rapid.T, m *state.Machine, n byte, kinds []string) *state.Co
 		c.Create = &cluster.Create{ID: ident.TopicID{n}, Spec: cluster.TopicSpec{Name: name, Partitions: d.opt("partitions", 0, 1, 3, 7), SettingsPatch: d.patch()}}
 	case "alter":
 		c.Alter = &cluster.Alter{Name: name, Patch: d.patch()}
+	case "purge":
+		ref := d.partition()
+		late := ident.Epoch(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "late"))
+		c.Purge = &cluster.Purge{Of: []cluster.PurgeOf{{Partition: ref, Epoch: d.find(ref).LeaderEpoch - late, Before: d.offset()}}}
 	case "delete":
 		c.Delete = &cluster.Delete{Name: name}
 	default:
@@ -67,7 +71,7 @@ func drawCommand(t *rapid.T, m *state.Machine, n byte, kinds []string) *state.Co
 func clusterKinds() []string {
 	return weighted(map[string]int{
 		"found": 1, "register": 5, "activate": 7, "expire": 4, "insync": 10, "unfit": 1, "elect": 3,
-		"move": 4, "drain": 1, "retire": 1, "create": 4, "alter": 3, "delete": 1,
+		"move": 4, "drain": 1, "retire": 1, "create": 4, "alter": 3, "delete": 1, "purge": 2,
 	})
 }
 

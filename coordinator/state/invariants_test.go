@@ -82,7 +82,7 @@ func partitionFault(s *cluster.Snapshot, topic *cluster.Topic, p *cluster.Partit
 
 // steps says what is wrong with how a partition changed.
 func stepFault(s *cluster.Snapshot, kind string, topic *cluster.Topic, was, now *cluster.Partition) string {
-	changed := was.Leader != now.Leader || was.LeaderEpoch != now.LeaderEpoch || was.Unclean != now.Unclean || was.Unclamped != now.Unclamped ||
+	changed := was.Leader != now.Leader || was.LeaderEpoch != now.LeaderEpoch || was.Unclean != now.Unclean || was.Unclamped != now.Unclamped || was.Purged != now.Purged ||
 		!slices.Equal(was.Replicas, now.Replicas) || !slices.Equal(was.ISR, now.ISR) || !slices.Equal(was.ELR, now.ELR) ||
 		!slices.Equal(was.Adding, now.Adding) || !slices.Equal(was.Removing, now.Removing)
 	electable := slices.Contains(was.ISR, now.Leader) || slices.Contains(was.ELR, now.Leader) ||
@@ -96,6 +96,8 @@ func stepFault(s *cluster.Snapshot, kind string, topic *cluster.Topic, was, now 
 		return "another leader in the same epoch"
 	case was.Unclamped != 0 && now.Unclamped != was.Unclamped && kind != "clamp", now.Unclean != was.Unclean && now.Unclamped == 0:
 		return "records were lost, and nobody has to clamp"
+	case now.Purged != was.Purged && (was.Unclamped == 0 || now.Unclamped != 0 || now.Purged > was.Purged) && (kind != "purge" || now.Purged < was.Purged || was.Unclamped != 0):
+		return "it begins elsewhere, and neither a purge nor a clamp says so"
 	case now.Leader != (ident.NodeID{}) && !electable && (now.Unclean != now.LeaderEpoch || !topic.Settings.Unclean):
 		return "a leader that was not electable"
 	}

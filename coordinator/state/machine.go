@@ -132,6 +132,8 @@ func (m *Machine) change(c *Command) cluster.Answer {
 		return m.alter(c.Alter)
 	case c.Delete != nil:
 		return m.delete(c.Delete.Name)
+	case c.Purge != nil:
+		return m.purge(c.Purge)
 	default:
 		return m.changeGroups(c)
 	}

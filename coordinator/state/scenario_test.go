@@ -132,6 +132,16 @@ func (s *stage) do(f []string) string {
 		c.Alter = &cluster.Alter{Name: f[1], Patch: patch}
 	case "delete":
 		c.Delete = &cluster.Delete{Name: f[1]}
+	case "purge": // purge orders/0 before=42 orders/1 before=7 epoch=1
+		c.Purge = &cluster.Purge{}
+		for ref, options := range s.parts(f[1:]) {
+			t, p := s.partition(ref)
+			o := cluster.PurgeOf{Partition: t.Ref(p.Index), Epoch: p.LeaderEpoch, Before: ident.Offset(s.number(options["before"]))}
+			if v := options["epoch"]; v != "" {
+				o.Epoch = ident.Epoch(s.number(v))
+			}
+			c.Purge.Of = append(c.Purge.Of, o)
+		}
 	default:
 		if out, done := s.groupLine(f, c); done {
 			return out
@@ -341,6 +351,9 @@ func (s *stage) show(f []string) string {
 		}
 		if p.Unclamped != 0 {
 			out += fmt.Sprintf(" unclamped since epoch %d", p.Unclamped)
+		}
+		if p.Purged != 0 {
+			out += fmt.Sprintf(" purged below %d", p.Purged)
 		}
 		out += "\n"
 	}

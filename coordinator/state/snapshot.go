@@ -216,6 +216,9 @@ func checkTopic(t *cluster.Topic) error {
 		if p.Leader != (ident.NodeID{}) && !slices.Contains(p.ISR, p.Leader) {
 			return fmt.Errorf("partition %d is led by a node outside its ISR", p.Index)
 		}
+		if p.Purged < 0 || p.Purged > maxOffset {
+			return fmt.Errorf("partition %d begins at offset %d", p.Index, p.Purged)
+		}
 		if p.State == cluster.Open {
 			open = append(open, p.Range)
 		}

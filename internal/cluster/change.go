@@ -21,6 +21,7 @@ type Change struct {
 	Create   *Create   `json:",omitempty"`
 	Alter    *Alter    `json:",omitempty"`
 	Delete   *Delete   `json:",omitempty"`
+	Purge    *Purge    `json:",omitempty"`
 
 	GroupRegister *GroupRegister `json:",omitempty"`
 	GroupAlter    *GroupAlter    `json:",omitempty"`
@@ -37,7 +38,7 @@ type Change struct {
 // Bounds of what one change may name. What is more goes into several: the
 // partitions of a Register that do not fit are said with Unfit before the Activate.
 const (
-	MaxParts = 1_000 // of an Insync, Elect or Move
+	MaxParts = 1_000 // of an Insync, Elect, Move or Purge
 	MaxUnfit = 4_000 // partitions of a Register or Unfit
 	MaxNodes = 1_000 // of the cluster; also lives of an Expire
 )
@@ -72,7 +73,7 @@ type kind struct {
 	set  bool
 }
 
-func (c *Change) kinds() [22]kind {
+func (c *Change) kinds() [23]kind {
 	return [...]kind{
 		{"register", c.Register != nil},
 		{"activate", c.Activate != nil},
@@ -86,6 +87,7 @@ func (c *Change) kinds() [22]kind {
 		{"create", c.Create != nil},
 		{"alter", c.Alter != nil},
 		{"delete", c.Delete != nil},
+		{"purge", c.Purge != nil},
 		{"group-register", c.GroupRegister != nil},
 		{"group-alter", c.GroupAlter != nil},
 		{"group-delete", c.GroupDelete != nil},
@@ -214,6 +216,18 @@ type Alter struct {
 // Delete ends one life of a topic.
 type Delete struct{ Name string }
 
+// Purge moves the beginnings of partitions up. They never go back.
+type Purge struct{ Of []PurgeOf }
+
+// PurgeOf is one partition's part of a Purge. It is taken where Epoch is the partition's
+// own and it is clamped: its leader has said in that epoch that everything below Before
+// is committed, so every later leader has it but for one of an unclean election.
+type PurgeOf struct {
+	Partition ident.Partition
+	Epoch     ident.Epoch
+	Before    ident.Offset // the first offset that is kept
+}
+
 // Answer says what a change did.
 type Answer struct {
 	Index   uint64            // of the entry that first carried the request
@@ -222,7 +236,7 @@ type Answer struct {
 	// Topic as the change left it; for a repeated request as it is now, nil if it
 	// has gone since.
 	Topic *Topic `json:",omitempty"`
-	// Taken has an entry for each part of an Insync, Elect, Move, Release, Clamp or Commit:
+	// Taken has an entry for each part of an Insync, Elect, Move, Purge, Release, Clamp or Commit:
 	// false where what it rested on is over.
 	Taken   []bool   `json:",omitempty"`
 	Refusal *Refusal `json:",omitempty"` // the change changed nothing, and why

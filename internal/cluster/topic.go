@@ -96,7 +96,11 @@ type Partition struct {
 	// of those since the latest Clamp. Nothing is given to a group before the leader has
 	// said where that epoch began. 0: there is none.
 	Unclamped ident.Epoch `json:",omitempty"`
-	Version   uint64      // bumped with every change of replicas, ISR, leader, state
+	// Purged is where the partition begins by hand: what lies below is served to nobody,
+	// whatever a log still holds. Logs may begin behind it, by retention. While the
+	// partition is not clamped it counts up to where the Unclamped epoch began.
+	Purged  ident.Offset `json:",omitempty"`
+	Version uint64       // bumped with every change of replicas, ISR, leader, state
 }
 
 // Topic is one life of a topic.
