@@ -155,7 +155,7 @@ func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
 	r.modified, r.leader = t.Modified, part.Leader
 	h.replicas[ref] = r
 	h.mu.Unlock()
-	r.replica.Order(replica.Orders{View: viewOf(t, part), Range: part.Range, Settings: t.Settings})
+	r.replica.Order(replica.Orders{View: viewOf(t, part), Range: part.Range, Settings: t.Settings, Floor: floorOf(part)})
 	return nil
 }
 
@@ -163,6 +163,10 @@ func viewOf(t *cluster.Topic, p *cluster.Partition) replication.View {
 	return replication.View{
 		Epoch: p.LeaderEpoch, Version: p.Version, Leader: p.Leader, Replicas: p.Replicas, ISR: p.ISR, MinInsync: t.Settings.MinInsync, Unclean: p.Unclean,
 	}
+}
+
+func floorOf(p *cluster.Partition) replica.Floor {
+	return replica.Floor{At: p.Purged, Unclamped: p.Unclamped}
 }
 
 // leaders are the other nodes that lead what this one holds.

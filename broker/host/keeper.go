@@ -18,6 +18,11 @@ func (l keeper) Retain(now time.Time, hw record.Position) error {
 	return l.Log.Retain(now, l.whole(hw))
 }
 
+// Purge goes by position as well.
+func (l keeper) Purge(below ident.Offset, hw record.Position) error {
+	return l.Log.Purge(below, l.whole(hw))
+}
+
 // SetStart knows what is committed as an offset alone.
 func (l keeper) SetStart(start, hw ident.Offset) error {
 	return l.Log.SetStart(start, l.whole(record.At(hw)))

@@ -45,7 +45,8 @@ func (r *Replica) Bounds() (rpc.Bounds, error) {
 }
 
 func (r *Replica) boundsLocked() (rpc.Bounds, error) {
-	b := rpc.Bounds{Start: r.log.Start(), HW: r.hw, Epoch: r.view.Epoch}
+	b := rpc.Bounds{Start: r.startLocked(), HW: r.hw, Epoch: r.view.Epoch}
+	b.HW = max(b.HW, b.Start) // what lies below a start is committed, whether this node knows that yet or not
 	switch {
 	case r.stopped != nil:
 		return b, r.stopped
@@ -111,7 +112,7 @@ func (r *Replica) Read(_ context.Context, req rpc.Read) (rpc.ReadResult, error) 
 	}
 	out.Batches, err = r.log.Read(req.Offset, b.HW, req.MaxBytes)
 	if fault.Is(err, fault.OffsetExpired) { // retention came in between
-		out.Bounds.Start = r.log.Start()
+		out.Bounds.Start = max(b.Start, r.log.Start())
 		return out, Expired(r.cfg.Topic, r.ref.Index, req.Offset, out.Bounds)
 	}
 	return out, err
@@ -131,7 +132,7 @@ func (r *Replica) OffsetAt(ms int64) (ident.Offset, error) {
 		return 0, err
 	}
 	o, err := r.log.OffsetAt(ms)
-	return min(o, b.HW), err
+	return min(max(o, b.Start), b.HW), err
 }
 
 // EpochEnd is where a leader epoch ended, the high watermark for the one that

@@ -47,6 +47,8 @@ type Log interface {
 	// Retain drops what is over, nothing of it at or behind hw: not even batches of
 	// voids at its offset, which a later leader may lack.
 	Retain(now time.Time, hw record.Position) error
+	// Purge is Retain for what lies below an offset. It may leave some of that.
+	Purge(below ident.Offset, hw record.Position) error
 
 	// TruncateTo cuts everything behind a position; it is durable then.
 	TruncateTo(p record.Position) error
@@ -108,6 +110,7 @@ type Orders struct {
 	View     replication.View
 	Range    ident.HashRange
 	Settings cluster.Settings
+	Floor    Floor
 }
 
 // Replica is one partition on this node.
@@ -120,6 +123,7 @@ type Replica struct {
 	machine    *partition.Machine
 	rules      partition.Rules
 	durability cluster.Durability
+	floor      Floor
 	view       replication.View
 	leader     *replication.Leader   // nil: it does not lead
 	follower   *replication.Follower // nil: it does not follow
@@ -163,7 +167,7 @@ func (r *Replica) Partition() ident.Partition { return r.ref }
 // nothing but the topic's settings.
 func (r *Replica) Order(o Orders) {
 	r.mu.Lock()
-	r.durability = o.Settings.Durability
+	r.durability, r.floor = o.Settings.Durability, o.Floor
 	r.rules = partition.Rules{Range: o.Range, MaxMessageBytes: o.Settings.MaxMessageBytes, IdempotencyWindow: o.Settings.IdempotencyWindow}
 	r.decide(o.View)
 }

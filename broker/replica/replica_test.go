@@ -70,6 +70,8 @@ func (d *disk) OffsetAt(int64) (ident.Offset, error)               { return 99, 
 func (d *disk) EpochEnd(e ident.Epoch) (ident.Epoch, ident.Offset) { return e, 99 }
 func (d *disk) Retain(time.Time, record.Position) error            { return nil }
 
+func (d *disk) Purge(ident.Offset, record.Position) error { return nil }
+
 // What follows is of followers, which this disk has none of.
 func (d *disk) EpochEndPosition(e ident.Epoch) (ident.Epoch, record.Position) { return e, d.end }
 func (d *disk) ReadFrom(record.Position, int) ([]byte, error)                 { return nil, nil }

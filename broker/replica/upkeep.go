@@ -100,7 +100,8 @@ func (r *Replica) WaitsFor() []ident.NodeID {
 }
 
 // Retain drops what the topic's retention no longer wants. The leader decides; a
-// follower's log begins where its leader's does.
+// follower's log begins where its leader's does. What was purged goes at either: the
+// coordinator decided that.
 func (r *Replica) Retain(now time.Time) error {
 	r.mu.Lock()
 	hw, leads := record.At(r.hw), r.leader != nil
@@ -111,11 +112,21 @@ func (r *Replica) Retain(now time.Time) error {
 	if r.follower != nil && r.follower.Agreed() && !r.cutting {
 		start = min(r.follower.LeaderStart(), r.hw)
 	}
+	floor := ident.Offset(-1)
+	if leads || start >= 0 {
+		floor = r.floorLocked()
+	}
 	stopped := r.stopped
 	r.mu.Unlock()
-	switch {
-	case stopped != nil:
+	if stopped != nil {
 		return nil
+	}
+	if floor > r.log.Start() {
+		if err := r.log.Purge(floor, hw); err != nil {
+			return err
+		}
+	}
+	switch {
 	case leads:
 		return r.log.Retain(now, hw)
 	case start > r.log.Start():

@@ -399,7 +399,13 @@ func (w *world) step(s *Store, l *Log, p *promised, n int) error {
 		hw := ident.Offset(len(p.epochs))
 		w.mu.Unlock()
 		before := l.Start()
-		if err := l.Retain(time.Now(), hw); err != nil {
+		drop := func() error { return l.Retain(time.Now(), hw) }
+		if below := before + 1; below <= hw && w.r.IntN(2) == 0 {
+			below += ident.Offset(w.r.Int64N(int64(hw-below) + 1))
+			drop = func() error { return l.Purge(below, hw) }
+			w.saw("purge")
+		}
+		if err := drop(); err != nil {
 			return nil // the plug was pulled, and the store is going down
 		}
 		w.mu.Lock()

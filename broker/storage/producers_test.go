@@ -132,6 +132,10 @@ func TestThereAreAlwaysProducersToBeginWith(t *testing.T) {
 						hw = l.Durable()
 					case 2, 3:
 						step("retention", l.Retain(time.Now(), hw))
+					case 8:
+						if hw > before {
+							step("purge", l.Purge(before+1+ident.Offset(r.Int64N(int64(hw-before))), hw))
+						}
 					case 4:
 						if hw > before {
 							step("start", l.SetStart(before+ident.Offset(r.Int64N(int64(hw-before)+1)), hw))

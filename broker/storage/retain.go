@@ -37,6 +37,18 @@ func (l *Log) Retain(now time.Time, hw ident.Offset) error {
 	return l.drops(hw, wanted, func(limit ident.Offset) (ident.Offset, bool, bool) { return l.expired(now, limit, steady) })
 }
 
+// Purge drops whole segments that end at an offset or below it, whatever their age. It
+// is Retain but for the choice of what goes: nothing at or above hw, and what dropped
+// records said of producers outlives them.
+func (l *Log) Purge(below, hw ident.Offset) error {
+	l.noteCommitted(hw)
+	wanted, _, ok := l.purged(min(below, hw))
+	if !ok {
+		return nil
+	}
+	return l.drops(hw, wanted, func(limit ident.Offset) (ident.Offset, bool, bool) { return l.purged(min(below, limit)) })
+}
+
 // SetStart moves the start to where the leader has it, and drops whole segments
 // below: only a leader decides on retention. It is not moved while it is not committed,
 // which all below hw is, nor beyond what is durable, or beyond a producer state of what is
@@ -64,6 +76,29 @@ func (l *Log) SetStart(start, hw ident.Offset) error {
 		return to, all, l.refusalLocked("start", true) == nil && to > l.start
 	})
 }
+
+// purged is expired for segments that are to go because of where they end.
+func (l *Log) purged(below ident.Offset) (start ident.Offset, all, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusalLocked("purge", true) != nil {
+		return 0, false, false
+	}
+	start = l.start
+	for i := range l.segs {
+		end, active := l.segEnd(i), i == len(l.segs)-1
+		if end > below || active && l.busyLocked() {
+			break
+		}
+		start, all, ok = end, active, true
+	}
+	return start, all, ok && start > l.start
+}
+
+// busyLocked says that the active segment is not to go with all others: it will have
+// more, or voids stand at its end. They may be in no producer state, and one as of there is
+// not replaced.
+func (l *Log) busyLocked() bool { return len(l.tail) > 0 || l.flushedVoids > 0 }
 
 // noteCommitted notes what is committed. It becomes durable with what comes next.
 func (l *Log) noteCommitted(hw ident.Offset) {
@@ -273,10 +308,8 @@ func (l *Log) expired(now time.Time, hw ident.Offset, byAge bool) (start ident.O
 		old := byAge && l.cfg.RetentionAge > 0 && g.lastMs < oldest
 		big := l.cfg.RetentionBytes > 0 && total-g.bytes >= l.cfg.RetentionBytes
 		active := i == len(l.segs)-1
-		if active && (!old || len(l.tail) > 0 || l.flushedVoids > 0) {
-			// It rolls by size, so only its age can make it go. Voids that stand at its
-			// end may be in no producer state, and one as of there is not replaced.
-			break
+		if active && (!old || l.busyLocked()) {
+			break // it rolls by size, so only its age can make it go
 		}
 		if !old && !big || end > hw {
 			break

@@ -80,6 +80,55 @@ func TestRetentionKeepsWhatItSays(t *testing.T) {
 	})
 }
 
+func TestAPurgeDropsWholeSegmentsAndNothingThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := small("/data")
+		cfg.FS = faultfs.New(0)
+		s := start(t, cfg)
+		l := s.mustLog(t, part(1), LogConfig{SegmentBytes: 1000})
+		for range 40 {
+			mustPut(t, l, 1, time.Now().UnixMilli(), 2, 60)
+		}
+		time.Sleep(time.Second)
+		purge := func(below, hw ident.Offset) {
+			t.Helper()
+			was := l.Start()
+			if err := l.Purge(below, hw); err != nil {
+				t.Fatal(err)
+			}
+			if l.Start() > max(was, min(below, hw)) {
+				t.Fatalf("below %d with hw %d: the log begins at %d", below, hw, l.Start())
+			}
+		}
+		purge(1, l.End())
+		purge(l.End(), 1)
+		if l.Start() != 0 {
+			t.Fatalf("half a segment went, up to %d", l.Start())
+		}
+		purge(41, l.End())
+		from := l.Start()
+		if from < 30 {
+			t.Fatalf("of 41 records to be dropped %d were", from)
+		}
+		purge(7, l.End()) // nothing goes back
+		s.mustClose(t)
+		s = start(t, cfg)
+		l = s.mustLog(t, part(1), LogConfig{SegmentBytes: 1000})
+		if next, err := readAll(l, 500); err != nil || next != 80 || l.Start() != from {
+			t.Fatalf("after a restart: [%d,%d), %v", l.Start(), next, err)
+		}
+		purge(l.End(), l.End())
+		if l.Start() != 80 || l.Bytes() != 0 {
+			t.Fatalf("the log is [%d,%d) with %d bytes", l.Start(), l.End(), l.Bytes())
+		}
+		mustPut(t, l, 1, time.Now().UnixMilli(), 2, 60)
+		if next, err := readAll(l, 500); err != nil || next != 82 {
+			t.Fatalf("records to %d, %v", next, err)
+		}
+		s.mustClose(t)
+	})
+}
+
 // A producer state as of the same offset may be there already, and know nothing of the
 // voids that came after it. So they stay until a record is behind them.
 func TestVoidsAtTheEndDoNotGoWithAllTheRest(t *testing.T) {

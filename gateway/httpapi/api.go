@@ -31,6 +31,10 @@ type Controller interface {
 	CreateTopic(ctx context.Context, spec cluster.TopicSpec) (t *cluster.Topic, created bool, err error)
 	AlterTopic(ctx context.Context, name string, patch cluster.SettingsPatch) (*cluster.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
+	// PurgeTopic takes everything below an offset out of the partitions that before names;
+	// nil: out of all of them, up to their high watermarks of now. It gives where they
+	// begin then.
+	PurgeTopic(ctx context.Context, t *cluster.Topic, before map[ident.Index]ident.Offset) ([]cluster.Position, error)
 	// Drain takes the leadership of everything off a node, or ends that.
 	Drain(ctx context.Context, node ident.NodeID, cancel bool) error
 }

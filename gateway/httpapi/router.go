@@ -25,6 +25,7 @@ func (a *API) router() http.Handler {
 			get: a.may(access.Subscribe, a.poll), post: a.may(access.Publish, a.produce),
 			patch: a.admin(a.alterTopic), del: a.admin(a.deleteTopic),
 		}},
+		{"/topics/{topic}/purge", actions{post: a.admin(a.purgeTopic)}},
 		{"/topics/{topic}/metadata", actions{get: a.describeTopic}},
 		{"/topics/{topic}/events", actions{get: resuming(a.may(access.Subscribe, a.events)), endless: true}},
 		{"/subscriptions/{subscription}/events", actions{get: resuming(a.subscriptionEvents), endless: true}}, // its id names the topic

@@ -345,6 +345,25 @@ func (l *log) Retain(now time.Time, hw record.Position) error {
 	return l.startAt(l.s.kept[n-1].after)
 }
 
+// Purge is of replica.Log. It drops whole batches, where segments would be larger.
+func (l *log) Purge(below ident.Offset, hw record.Position) error {
+	if l.dead() || l.damage != nil {
+		return nil
+	}
+	l.s.committed = max(l.s.committed, hw.Offset)
+	goes := func(k kept) bool {
+		return k.after.Offset <= below && !hw.Before(k.after) && !l.durable.Before(k.after)
+	}
+	n := sort.Search(len(l.s.kept), func(i int) bool { return !goes(l.s.kept[i]) })
+	for n > 0 && l.s.kept[n-1].after.Voids > 0 {
+		n-- // segments do not end with voids
+	}
+	if n == 0 {
+		return nil
+	}
+	return l.startAt(l.s.kept[n-1].after)
+}
+
 func (l *log) startAt(p record.Position) error {
 	if l.dead() || !l.s.start.Before(p) {
 		return nil
