@@ -143,6 +143,8 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 		{"GET", "/metrics", "", writer, 403, `"admin"`},
 		{"GET", "/metrics", "", root, 200, ""},
 		{"GET", "/connections/", "", reader, 403, `"admin"`},
+		{"POST", "/topics/orders.bob/purge", `{}`, writer, 403, `"admin"`},
+		{"POST", "/topics/orders.bob/purge", `{}`, root, 200, ""},
 		{"DELETE", "/connections/x", "", reader, 403, `"admin"`},
 		{"DELETE", "/connections/x", "", root, 404, ""},
 		{"PATCH", "/topics/orders.bob", `{}`, root, 200, ""},

@@ -54,6 +54,13 @@ func TestBadRequestsGetAClearProblem(t *testing.T) {
 		{"patch of nothing known", "PATCH", "/topics/orders", `{"retension":{}}`, nil, 400, "unknown-field", []string{`"retention"`}},
 		{"patch of no topic", "PATCH", "/topics/none", `{}`, nil, 404, "topic-not-found", []string{`"none"`, "POST /topics/"}},
 		{"delete of no topic", "DELETE", "/topics/none", "", nil, 404, "topic-not-found", []string{`"none"`}},
+		{"purge of no topic", "POST", "/topics/none/purge", `{}`, nil, 404, "topic-not-found", []string{`"none"`}},
+		{"purge of the cluster's", "POST", "/topics/_alerts/purge", `{}`, nil, 400, "reserved-name", []string{"_"}},
+		{"purge without a body", "POST", "/topics/orders/purge", "", nil, 400, "invalid", []string{"object"}},
+		{"purge of nothing", "POST", "/topics/orders/purge", `{"before":{}}`, nil, 400, "invalid", []string{`"before"`, "leave it out"}},
+		{"purge of something unknown", "POST", "/topics/orders/purge", `{"befor":{"0":1}}`, nil, 400, "unknown-field", []string{`"before"`}},
+		{"purge below no offset", "POST", "/topics/orders/purge", `{"before":{"0":-1}}`, nil, 400, "invalid", []string{`"before.0"`}},
+		{"purge of no partition", "POST", "/topics/orders/purge", `{"before":{"x":1}}`, nil, 400, "invalid", []string{`"partition"`}},
 		{"delete of the cluster's", "DELETE", "/topics/_alerts", "", nil, 400, "reserved-name", []string{"_"}},
 
 		{"publish to no topic", "POST", "/topics/none", `1`, nil, 404, "topic-not-found", []string{`"none"`}},

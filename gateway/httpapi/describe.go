@@ -84,6 +84,9 @@ func (d describer) appendPartition(b []byte, t *cluster.Topic, p *cluster.Partit
 		Raw("replicas", d.names.list(p.Replicas)).
 		Raw("isr", d.names.list(p.ISR))
 	if b, ok := d.bounds[t.Ref(p.Index)]; ok {
+		if p.Unclamped == 0 { // what its leader said last may be from before a purge
+			b.Start = max(b.Start, min(p.Purged, b.HW))
+		}
 		l.Int("earliest", int64(b.Start)).Int("hw", int64(b.HW))
 	} else {
 		// Nobody leads it at the moment, or its leader does not answer.

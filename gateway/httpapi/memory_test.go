@@ -149,6 +149,28 @@ func (m *memory) DeleteTopic(_ context.Context, name string) error {
 	return nil
 }
 
+func (m *memory) PurgeTopic(ctx context.Context, t *cluster.Topic, before map[ident.Index]ident.Offset) ([]cluster.Position, error) {
+	if before == nil {
+		before = map[ident.Index]ident.Offset{}
+		for i := range t.Partitions {
+			b, err := m.Bounds(ctx, t.Ref(ident.Index(i)))
+			if err != nil {
+				return nil, err
+			}
+			before[ident.Index(i)] = b.HW
+		}
+	}
+	var out []cluster.Position
+	for _, i := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := t.Partition(i); !ok {
+			return nil, fault.New(fault.PartitionNotFound, "topic %q has no partition %d", t.Name, i)
+		}
+		m.expire(t.Ref(i), before[i])
+		out = append(out, cluster.Position{Partition: i, Offset: before[i]})
+	}
+	return out, nil
+}
+
 func (m *memory) Append(req rpc.Append, done func(rpc.Appended)) {
 	m.mu.Lock()
 	answer, hold := m.appendLocked(req), m.hold

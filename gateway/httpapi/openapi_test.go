@@ -233,6 +233,15 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	n.memory.expire(n.memory.Snapshot().Topics["lone"].Ref(0), 2)
 	n.want(410, "GET", "/topics/lone?offset=0", "")
 	n.want(410, "GET", "/topics/lone?cursor=x", "")
+	n.want(200, "POST", "/topics/orders/purge", `{"before":{"3":0}}`)
+	n.want(404, "POST", "/topics/orders/purge", `{"before":{"9":0}}`)
+	n.want(400, "POST", "/topics/orders/purge", `{"before":{}}`)
+	n.topic("stale", "")
+	n.want(201, "POST", "/topics/stale", "1")
+	if got := n.want(200, "POST", "/topics/stale/purge", `{}`); string(got.body) != `{"topic":"stale","partitions":[{"partition":0,"earliest":1}]}`+"\n" {
+		t.Errorf("purged: %s", got.body)
+	}
+	n.want(410, "GET", "/topics/stale?offset=0", "")
 	sub := n.want(201, "POST", "/topics/subscribe", `{"topic":"orders","from":"earliest","key_prefix":"a","partition":0}`).json(t)
 
 	m := n.served("questions")
