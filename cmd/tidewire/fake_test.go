@@ -73,6 +73,7 @@ type fakeTopic struct {
 	name     string
 	settings map[string]any
 	logs     [][]string                 // messages by partition
+	purged   map[int]int64              // where partitions begin that do not at 0
 	next     map[string]int64           // by producer and partition
 	first    map[string]map[int64]int64 // offset by producer, partition and sequence
 }
@@ -135,6 +136,7 @@ func newFake() *fake {
 		delete(f.topics, t.name)
 		w.WriteHeader(http.StatusNoContent)
 	}))
+	mux.HandleFunc("POST /topics/{topic}/purge", f.with(purgeFake))
 	mux.HandleFunc("POST /topics/{topic}", f.with(f.publish))
 	mux.HandleFunc("GET /topics/{topic}", f.with(f.poll))
 	mux.HandleFunc("GET /topics/{topic}/events", f.events)
@@ -193,6 +195,31 @@ func (f *fake) with(do func(http.ResponseWriter, *http.Request, *fakeTopic)) htt
 	}
 }
 
+func purgeFake(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
+	var asked struct{ Before map[int]int64 }
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		refuse(w, fault.Invalid, err.Error())
+		return
+	}
+	t.purged = map[int]int64{}
+	parts := []any{}
+	for i, log := range t.logs {
+		before, named := asked.Before[i]
+		switch {
+		case asked.Before == nil:
+			before = int64(len(log))
+		case !named:
+			continue
+		case before > int64(len(log)):
+			refuse(w, fault.Invalid, fmt.Sprintf("partition %d of topic %q ends at offset %d", i, t.name, len(log)))
+			return
+		}
+		t.purged[i] = before
+		parts = append(parts, map[string]any{"partition": i, "earliest": before})
+	}
+	answer(w, 200, map[string]any{"topic": t.name, "partitions": parts})
+}
+
 func (f *fake) create(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +269,7 @@ func (t *fakeTopic) describe() map[string]any {
 	for i, log := range t.logs {
 		part := map[string]any{
 			"id": i, "lo": uint64(i) * ident.HashSpace / n, "hi": uint64(i+1) * ident.HashSpace / n, "state": "open",
-			"leader": "n1", "leader_epoch": 1, "replicas": []string{"n1"}, "isr": []string{"n1"}, "earliest": 0, "hw": len(log),
+			"leader": "n1", "leader_epoch": 1, "replicas": []string{"n1"}, "isr": []string{"n1"}, "earliest": t.purged[i], "hw": len(log),
 		}
 		if t.name == "lost" && i == 0 { // nobody leads it
 			part["leader"], part["isr"], part["earliest"], part["hw"] = nil, []string{}, nil, nil

@@ -189,20 +189,26 @@ func moveOf(from string, offsets []string, now time.Time) (client.Move, error) {
 		at, _, err := startAt(from, now)
 		return client.Move{From: &at}, err
 	}
-	m := client.Move{Offsets: map[uint32]int64{}}
-	for _, text := range offsets {
+	places, err := placesOf("offset", offsets)
+	return client.Move{Offsets: places}, err
+}
+
+// placesOf reads offsets by partition, as a flag has them that may be given again.
+func placesOf(flag string, texts []string) (map[uint32]int64, error) {
+	places := map[uint32]int64{}
+	for _, text := range texts {
 		partition, offset, ok := strings.Cut(text, "=")
 		p, err := strconv.ParseUint(partition, 10, 32)
 		o, err2 := strconv.ParseInt(offset, 10, 64)
 		if !ok || err != nil || err2 != nil || o < 0 {
-			return m, fmt.Errorf("--offset: %q is not PARTITION=OFFSET, such as 0=42", text)
+			return nil, fmt.Errorf("--%s: %q is not PARTITION=OFFSET, such as 0=42", flag, text)
 		}
-		if _, twice := m.Offsets[uint32(p)]; twice {
-			return m, fmt.Errorf("--offset: partition %d is given twice", p)
+		if _, twice := places[uint32(p)]; twice {
+			return nil, fmt.Errorf("--%s: partition %d is given twice", flag, p)
 		}
-		m.Offsets[uint32(p)] = o
+		places[uint32(p)] = o
 	}
-	return m, nil
+	return places, nil
 }
 
 func showMove(r *remote, raw json.RawMessage, dryRun bool) error {

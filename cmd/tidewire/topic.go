@@ -17,11 +17,11 @@ import (
 func newTopic(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topic",
-		Short: "Create, list, describe, alter and delete topics",
+		Short: "Create, list, describe, alter, purge and delete topics",
 		Args:  nearestCommand,
 		RunE:  group,
 	}
-	cmd.AddCommand(newTopicCreate(p), newTopicList(p), newTopicDescribe(p), newTopicAlter(p), newTopicDelete(p))
+	cmd.AddCommand(newTopicCreate(p), newTopicList(p), newTopicDescribe(p), newTopicAlter(p), newTopicPurge(p), newTopicDelete(p))
 	return cmd
 }
 

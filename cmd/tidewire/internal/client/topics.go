@@ -96,3 +96,29 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	_, err := c.call(ctx, http.MethodDelete, topicPath(name, ""), nil, nil, nil)
 	return err
 }
+
+// Purged is where a topic's partitions begin after a purge.
+type Purged struct {
+	Partitions []struct {
+		Partition uint32 `json:"partition"`
+		Earliest  int64  `json:"earliest"`
+	} `json:"partitions"`
+
+	Raw json.RawMessage `json:"-"` // as the server wrote it, on one line
+}
+
+// UnmarshalJSON keeps the server's own words beside the fields.
+func (p *Purged) UnmarshalJSON(b []byte) error {
+	type plain Purged
+	return withRaw(b, (*plain)(p), &p.Raw)
+}
+
+// PurgeTopic takes everything below an offset out of the partitions that are named; nil:
+// out of all of them, up to their high watermarks of now.
+func (c *Client) PurgeTopic(ctx context.Context, name string, before map[uint32]int64) (p Purged, err error) {
+	body := struct {
+		Before map[uint32]int64 `json:"before,omitempty"`
+	}{before}
+	_, err = c.call(ctx, http.MethodPost, topicPath(name, "/purge"), nil, body, &p)
+	return p, err
+}
