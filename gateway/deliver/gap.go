@@ -66,7 +66,7 @@ func appendPlace(b *strings.Builder, p ident.Index, o ident.Offset) {
 // Fault is the gap as the answer to a poll.
 func (g *Gap) Fault() error {
 	why := map[string]string{
-		ReasonExpired:    "retention deleted what the cursor points to",
+		ReasonExpired:    "what the cursor points to is no longer kept",
 		ReasonTruncated:  "the cursor points past what the log holds",
 		ReasonOtherTopic: "the cursor is of another topic, or of an earlier one of this name",
 		ReasonUnknown:    "this is not a cursor",

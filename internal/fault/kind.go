@@ -80,7 +80,7 @@ var table = [numKinds]row{
 	PartitionSealed:        {"partition-sealed", 409, false, "Partition sealed", "The partition takes no more records; its children do."},
 	WrongPartition:         {"wrong-partition", 409, false, "Wrong partition", "The key's hash belongs to another partition. Leave partition out, or take it from GET /topics/{topic}/metadata."},
 	RepartitionInProgress:  {"repartition-in-progress", 409, true, "Repartition in progress", "Wait until the topic's repartition has ended."},
-	OffsetExpired:          {"offset-expired", 410, false, "Offset expired", "Retention deleted the record. Read on from earliest."},
+	OffsetExpired:          {"offset-expired", 410, false, "Offset expired", "The record is no longer kept: retention or a purge took it. Read on from earliest."},
 	CursorExpired:          {"cursor-expired", 410, false, "Cursor expired", "The cursor points to what is no longer kept, or to another life of the topic. Go on from the cursor in the answer."},
 	RequesterGone:          {"requester-gone", 410, false, "Requester gone", "The requester has left or has its reply already."},
 	MessageTooLarge:        {"message-too-large", 413, false, "Message too large", "The detail names the limit. Send less at once."},
