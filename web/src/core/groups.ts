@@ -71,15 +71,19 @@ export function resetBody(to: ResetTo): { from: string } | { offsets: Record<str
       if (Number.isNaN(ms)) throw new Error("Give a date and a time.");
       return { from: new Date(ms).toISOString() };
     }
-    case "offsets": {
-      const offsets: Record<string, number> = {};
-      for (const part of to.text.split(/[\s,]+/).filter(Boolean)) {
-        const m = /^(\d+):(\d+)$/.exec(part);
-        if (!m) throw new Error(`"${part}" is not partition:offset, such as 0:42.`);
-        offsets[m[1]!] = Number(m[2]);
-      }
-      if (!Object.keys(offsets).length) throw new Error("Give offsets as partition:offset, such as 0:42, 1:17.");
-      return { offsets };
-    }
+    case "offsets":
+      return { offsets: offsetsOf(to.text) };
   }
+}
+
+/** Offsets by partition, as they are typed; throws what is wrong with them. */
+export function offsetsOf(text: string): Record<string, number> {
+  const offsets: Record<string, number> = {};
+  for (const part of text.split(/[\s,]+/).filter(Boolean)) {
+    const m = /^(\d+):(\d+)$/.exec(part);
+    if (!m) throw new Error(`"${part}" is not partition:offset, such as 0:42.`);
+    offsets[m[1]!] = Number(m[2]);
+  }
+  if (!Object.keys(offsets).length) throw new Error("Give offsets as partition:offset, such as 0:42, 1:17.");
+  return offsets;
 }

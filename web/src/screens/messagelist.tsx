@@ -2,19 +2,31 @@ import { type Signal, useComputed, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useRef } from "preact/hooks";
 import { death, place, preview, tally } from "../core/messages.js";
+import { cutThrough } from "../core/purge.js";
 import type { Message, Topic } from "../core/wire.js";
+import { Refusal } from "../parts/words.js";
 import { shown } from "../shell/time.js";
 import { MessageDetail } from "./message.js";
+import { ask, type Discard, DiscardLetters } from "./purge.js";
 import { Replay } from "./replay.js";
 
 /** Rows that are made at once. */
 const pageRows = 200;
 
+interface Props {
+  topic: Topic;
+  messages: readonly Message[];
+  /** Dead letters were discarded: the list is another. Without it none can be. */
+  discarded?: () => void;
+}
+
 /** Messages, a line each, which opens; with what can be done with those that are chosen. */
-export function MessageList({ topic, messages }: { topic: Topic; messages: readonly Message[] }) {
+export function MessageList({ topic, messages, discarded }: Props) {
   const chosen = useSignal<ReadonlySet<string>>(new Set());
   const rows = useSignal(pageRows);
   const replaying = useSignal(false);
+  const discarding = useSignal<Discard | undefined>(undefined);
+  const refused = useSignal<unknown>(undefined);
   // A row is made once: where hundreds come in a second, those that stay cost nothing.
   const made = useRef(new WeakMap<Message, VNode>());
   if (!messages.length) return null;
@@ -48,10 +60,24 @@ export function MessageList({ topic, messages }: { topic: Topic; messages: reado
         >
           Publish again …
         </button>
+        {discarded && messages.some(death) && (
+          <button
+            type="button"
+            disabled={selected.length !== 1}
+            title="Choose one letter: it is discarded with every older one of its partition"
+            onClick={() => {
+              const { partition, offset } = selected[0]!;
+              void ask(discarding, refused, topic.name, (t) => cutThrough(t, partition, offset));
+            }}
+          >
+            Discard up to here …
+          </button>
+        )}
         <button type="button" onClick={() => download(topic.name, selected.length ? selected : messages)}>
           Download {selected.length ? "chosen" : "all"} as JSON lines
         </button>
       </div>
+      <Refusal error={refused.value} />
       {reasons.length > 0 && (
         <p class="note" id="reasons">
           By reason: {reasons.map(([reason, n]) => `${reason} ${n}`).join(", ")}
@@ -69,6 +95,19 @@ export function MessageList({ topic, messages }: { topic: Topic; messages: reado
         >
           Show {Math.min(pageRows, messages.length - rows.value)} more of {messages.length - rows.value}
         </button>
+      )}
+      {discarding.value && (
+        <DiscardLetters
+          discard={discarding.value}
+          all={false}
+          done={() => {
+            chosen.value = new Set();
+            discarded?.();
+          }}
+          close={() => {
+            discarding.value = undefined;
+          }}
+        />
       )}
       {replaying.value && (
         <Replay

@@ -255,7 +255,11 @@ function Kept({ topic, query }: { topic: Topic; query: Query }) {
           <p>Publish one under Publish above, or in a shell:</p>
         </Empty>
       )}
-      <MessageList topic={topic} messages={list.value} />
+      <MessageList
+        topic={topic}
+        messages={list.value}
+        discarded={() => setQuery({ run: Number(query.run ?? 0) + 1 })}
+      />
       <div class="row">
         {busy.value ? (
           <button type="button" onClick={search.stop}>

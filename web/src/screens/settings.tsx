@@ -6,11 +6,13 @@ import { go } from "../live/route.js";
 import { Confirm } from "../parts/dialog.js";
 import { Field } from "../parts/field.js";
 import { Refusal } from "../parts/words.js";
+import { Purge } from "./purge.js";
 
 export function Settings({ topic, changed }: { topic: Topic; changed(): void }) {
   const error = useSignal<unknown>(undefined);
   const note = useSignal("");
   const deleting = useSignal(false);
+  const purging = useSignal(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     error.value = undefined;
@@ -67,6 +69,15 @@ export function Settings({ topic, changed }: { topic: Topic; changed(): void }) 
             type="button"
             class="danger"
             onClick={() => {
+              purging.value = true;
+            }}
+          >
+            Purge …
+          </button>
+          <button
+            type="button"
+            class="danger"
+            onClick={() => {
               deleting.value = true;
             }}
           >
@@ -78,6 +89,15 @@ export function Settings({ topic, changed }: { topic: Topic; changed(): void }) 
         </div>
         <Refusal error={error.value} />
       </form>
+      {purging.value && (
+        <Purge
+          topic={topic}
+          done={changed}
+          close={() => {
+            purging.value = false;
+          }}
+        />
+      )}
       {deleting.value && (
         <Confirm
           title={`Delete ${topic.name}?`}
