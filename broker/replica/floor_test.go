@@ -77,8 +77,8 @@ func TestWhatWasPurgedIsNotServed(t *testing.T) {
 	bounds(10, 10)
 }
 
-// What lies below a floor is committed: a replica that has heard of no high watermark so
-// high has not more to give, and says nothing that cannot be.
+// A replica that has yet to get what was purged serves nobody, and says nothing that cannot
+// be. It drops nothing of a log that may not be its leader's.
 func TestABeginningIsNeverBehindTheEnd(t *testing.T) {
 	f := &floored{}
 	r := leading(&f.disk, cluster.Fsync)
@@ -87,8 +87,8 @@ func TestABeginningIsNeverBehindTheEnd(t *testing.T) {
 		View:  replication.View{Epoch: 4, Version: 2, Leader: ident.NodeID{2}, Replicas: []ident.NodeID{self, {2}}, ISR: []ident.NodeID{self, {2}}, MinInsync: 1},
 		Range: ident.FullRange, Floor: Floor{At: 5},
 	})
-	if b, err := r.Bounds(); err == nil || b.Start != 5 || b.HW != 5 {
-		t.Fatalf("bounds %+v, %v", b, err)
+	if b, err := r.Bounds(); err == nil || b.Start != 0 || b.HW != 0 {
+		t.Fatalf("bounds of who serves nobody: %+v, %v", b, err)
 	}
 	if err := r.Retain(time.Now()); err != nil || len(f.purged) != 0 {
 		t.Fatal("it drops what may not be its leader's log:", f.purged, err)
