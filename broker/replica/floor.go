@@ -13,8 +13,11 @@ type Floor struct {
 }
 
 // startLocked is the first offset that is served. Logs drop whole segments, and this node
-// may have yet to drop some: a purge counts at once.
-func (r *Replica) startLocked() ident.Offset { return max(r.log.Start(), r.floorLocked()) }
+// may have yet to drop some: a purge counts at once. Where it reaches beyond what is known
+// here to be committed, nothing is left to serve.
+func (r *Replica) startLocked() ident.Offset {
+	return max(r.log.Start(), min(r.floorLocked(), r.hw))
+}
 
 func (r *Replica) floorLocked() ident.Offset {
 	at := r.floor.At

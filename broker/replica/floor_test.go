@@ -77,8 +77,7 @@ func TestWhatWasPurgedIsNotServed(t *testing.T) {
 	bounds(10, 10)
 }
 
-// A replica that has yet to get what was purged serves nobody, and says nothing that cannot
-// be. It drops nothing of a log that may not be its leader's.
+// A replica that has yet to get what was purged says nothing that cannot be. It drops nothing of a log that may not be its leader's.
 func TestABeginningIsNeverBehindTheEnd(t *testing.T) {
 	f := &floored{}
 	r := leading(&f.disk, cluster.Fsync)

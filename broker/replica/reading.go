@@ -46,12 +46,6 @@ func (r *Replica) Bounds() (rpc.Bounds, error) {
 
 func (r *Replica) boundsLocked() (rpc.Bounds, error) {
 	b := rpc.Bounds{Start: r.startLocked(), HW: r.hw, Epoch: r.view.Epoch}
-	if b.Start > b.HW && !r.servesLocked() { // it may have yet to get what was purged
-		b.Start = max(r.log.Start(), b.HW)
-	}
-	// Who serves has all that is committed, and so is what lies below a start, whether a
-	// leader has said so yet or not.
-	b.HW = max(b.HW, b.Start)
 	switch {
 	case r.stopped != nil:
 		return b, r.stopped
