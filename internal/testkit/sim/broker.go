@@ -177,7 +177,7 @@ func (b *broker) take(t *cluster.Topic, part *cluster.Partition) {
 		b.w.reached.hit("orders that came during a cut")
 	}
 	h.modified, h.leader, h.view = t.Modified, part.Leader, view
-	h.replica.Order(replica.Orders{View: view, Range: part.Range, Settings: t.Settings})
+	h.replica.Order(replica.Orders{View: view, Range: part.Range, Settings: t.Settings, Floor: replica.Floor{At: part.Purged, Unclamped: part.Unclamped}})
 }
 
 // open opens a partition's log and rebuilds what its machine remembers.

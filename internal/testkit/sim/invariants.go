@@ -261,6 +261,7 @@ func (w *World) served(b *broker, req *rpc.Read, res *rpc.ReadResult, err error)
 	h := b.replicas[req.Partition.Index]
 	w.observe(b, int(req.Partition.Index), h)
 	t := w.era(int(req.Partition.Index), h.seen.epoch)
+	w.unpurged(b, req, res, err)
 	if err != nil || w.failure != nil {
 		return
 	}

@@ -35,6 +35,7 @@ func Draw(seed uint64) (Setup, []Fault) {
 	if seed%4 == 2 {
 		set.groups(rand.New(rand.NewPCG(seed, 3)))
 	}
+	set.Purges = purgesAt(seed)
 	set.Apart = set.Apart || set.Unclean && (seed%16 == 7 || seed%32 == 10) // who elects is there when all but one die
 	faults := schedule(rng, &set)
 	faults = append(faults, extras(rand.New(rand.NewPCG(seed, 4)), &set)...)
@@ -93,6 +94,7 @@ func build(seed uint64, set Setup) *World {
 	w.net.init(w, len(w.processes))
 	for i := range set.Partitions {
 		w.truth = append(w.truth, newTruth(i))
+		w.purged = append(w.purged, decidedPurge{})
 	}
 	for _, b := range w.brokers {
 		b.feed = w.follow(b.p, b.apply)
@@ -143,6 +145,9 @@ func (w *World) play(faults []Fault) {
 	if len(w.teams) > 0 {
 		w.after(0, w.sessions)
 		w.after(begins, w.resets)
+	}
+	if w.set.Purges {
+		w.after(begins, w.purges)
 	}
 	for i := range faults {
 		f := &faults[i]

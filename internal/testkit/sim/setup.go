@@ -33,6 +33,7 @@ type Setup struct {
 	SnapEvery           int           // batches between producer states that are kept
 	RetainBatches       int           // 0: everything is kept
 	RetainAge           time.Duration
+	Purges              bool          // somebody takes records out now and then
 	CoordinatorLoses    float64       // answers, at any time
 	ReplaceAfter        time.Duration // a dead broker's replicas are moved then
 	Settled             time.Duration

@@ -62,6 +62,7 @@ var states = []string{
 	"log damaged while its broker joins an ISR", "log start moved",
 	"log truncated", "member calls through another gateway", "member falls silent", "member finds its life over", "member lets go of a partition", "min_insync changed", "move completed",
 	"older copy of a folder restored", "older state refused", "orders that came during a cut", "partition without a leader", "producers of lost records forgotten",
+	"purge", "purge of a leader of the past", "purged record refused by a later leader", "purge of lost records cut back",
 	"push of a leader of the past", "push with a flipped bit", "read from a follower", "record before another one named as not acknowledged with it", "reader behind the log start", "records leased in an answer that was lost", "record lost that only its leader had",
 	"refused: disk full", "refused: not enough replicas", "repeat answered with its original", "replica moved away", "replica moved away and back unheard",
 	"replica moved away and back unseen by its leader", "replica that nobody else can stand in for, after another boot", "session over", "settled with a deaf broker", "settled with a leader cut off from its followers",

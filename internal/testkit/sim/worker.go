@@ -277,10 +277,14 @@ func (k *worker) took(life, part int, jobs []job) {
 	}
 }
 
-// expired says that retention took a record, whoever had it.
+// expired says that retention or a purge took a record, whoever had it.
 func (b *broker) expired(part int, o ident.Offset) bool {
-	h := b.replicas[part]
-	return h != nil && o < h.log.Start()
+	h, t := b.replicas[part], b.snapshot.Topics[topicName]
+	if h == nil {
+		return false
+	}
+	purged := t != nil && t.ID == b.topic && t.Partitions[part].Unclamped == 0 && o < t.Partitions[part].Purged
+	return purged || o < h.log.Start()
 }
 
 // fenced ends a life that the broker says is over.

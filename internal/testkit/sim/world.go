@@ -33,6 +33,7 @@ type World struct {
 	teams     []*team // consumer groups
 
 	truth    []*truth // of each partition
+	purged   []decidedPurge
 	touched  []*broker
 	recheck  bool // the coordinator's state or the truth has changed
 	reached  Reached
