@@ -116,7 +116,7 @@ func (w *World) decided(before, after *cluster.Snapshot, change *cluster.Change,
 	if r := change.Register; r != nil && answer.Refusal == nil {
 		w.rebooted(r, now)
 	}
-	w.purgeDecided(was, now, change)
+	w.purgeDecided(was, now, change, answer)
 	if c := change.Insync; c != nil {
 		w.restsOnWhatWas(was, c, answer)
 		w.whole(was, now, after)

@@ -82,24 +82,31 @@ func (w *World) purge(ref ident.Partition, b rpc.Bounds) {
 	})
 }
 
-// purgeDecided holds that nothing is purged but what is committed, and notes what is.
-func (w *World) purgeDecided(was, now *cluster.Topic, change *cluster.Change) {
+// purgeDecided holds that nothing is purged but what is committed, now or since an unclean
+// election, and notes what is.
+func (w *World) purgeDecided(was, now *cluster.Topic, change *cluster.Change, answer *cluster.Answer) {
+	if c := change.Clamp; c != nil && answer.Refusal == nil {
+		for i, of := range c.Of {
+			if at := now.Partitions[of.Partition.Index].Purged; answer.Taken[i] && of.Partition.Topic == now.ID && at > of.End {
+				w.fail("purges-end-with-the-log", "partition %d ended at %d, and stays purged below %d: %s", of.Partition.Index, of.End, at, w.describe(int(of.Partition.Index)))
+			}
+		}
+	}
 	for i := range now.Partitions {
 		p, q := &was.Partitions[i], &now.Partitions[i]
 		if q.Purged < p.Purged && change.Clamp != nil {
 			w.reached.hit("purge of lost records cut back")
+		}
+		if t := w.era(i, q.LeaderEpoch); q.Unclamped == 0 && q.Purged > t.hw {
+			w.fail("purges-are-committed", "partition %d is purged below %d, and committed up to %d: %s", i, q.Purged, t.hw, w.describe(i))
 		}
 		if q.Purged == p.Purged {
 			continue
 		}
 		w.note("council", "%s: partition %d begins at %d", change.Kind(), i, q.Purged)
 		w.purged[i] = decidedPurge{now.ID, q.Purged, q.LeaderEpoch}
-		if change.Purge == nil {
-			continue
-		}
-		w.reached.hit("purge")
-		if t := w.era(i, q.LeaderEpoch); q.Purged > t.hw {
-			w.fail("purges-are-committed", "partition %d is purged below %d, and committed up to %d: %s", i, q.Purged, t.hw, w.describe(i))
+		if change.Purge != nil {
+			w.reached.hit("purge")
 		}
 	}
 }
