@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,16 +22,17 @@ import (
 type purging struct {
 	*decider
 	call  control
-	shown *cluster.Topic // as the coordinator has it
-	asked []string       // of the coordinator
-	late  int            // proposals that come after a change of leaders
-	acts  time.Duration  // after which leaders act on what was decided
+	shown atomic.Pointer[cluster.Topic] // as the coordinator has it
+	asked []string                      // of the coordinator
+	late  int                           // proposals that come after a change of leaders
+	acts  time.Duration                 // after which leaders act on what was decided
 }
 
 func newPurging() *purging {
 	d := &decider{Broker: memlog.New()}
-	p := &purging{decider: d, shown: d.Topic("orders", 2)}
-	d.topic = p.shown
+	p := &purging{decider: d}
+	d.topic = d.Topic("orders", 2)
+	p.shown.Store(d.topic)
 	d.Append(d.topic.Ref(0), "a", "b", "c", "d", "e")
 	d.Append(d.topic.Ref(1), "a", "b", "c")
 	r := router.New(router.Config{Self: ident.NodeID{9}, Topology: p, Peer: func(ident.NodeID) (router.Peer, error) { return leading{Broker: d.Broker}, nil }})
@@ -40,28 +42,29 @@ func newPurging() *purging {
 
 // Snapshot has the topic as the coordinator has it.
 func (p *purging) Snapshot() *cluster.Snapshot {
-	return &cluster.Snapshot{Topics: map[string]*cluster.Topic{"orders": p.shown}, ByID: map[ident.TopicID]*cluster.Topic{p.shown.ID: p.shown}}
+	t := p.shown.Load()
+	return &cluster.Snapshot{Topics: map[string]*cluster.Topic{"orders": t}, ByID: map[ident.TopicID]*cluster.Topic{t.ID: t}}
 }
 
 func (p *purging) Next(context.Context, uint64) (*cluster.Snapshot, error) { return p.Snapshot(), nil }
 
 func (p *purging) change(change func(*cluster.Topic)) {
-	t := *p.shown
+	t := *p.shown.Load()
 	t.Partitions = slices.Clone(t.Partitions)
 	change(&t)
-	p.shown = &t
+	p.shown.Store(&t)
 }
 
 func (p *purging) propose(_ context.Context, c cluster.Change) (a cluster.Answer, err error) {
 	for _, of := range c.Purge.Of {
 		p.asked = append(p.asked, fmt.Sprintf("%d below %d in epoch %d", of.Partition.Index, of.Before, of.Epoch))
-		now := &p.shown.Partitions[of.Partition.Index]
+		now := &p.shown.Load().Partitions[of.Partition.Index]
 		if p.late > 0 {
 			p.late--
 			p.Elect(of.Partition, memlog.All)
 			p.change(func(t *cluster.Topic) { t.Partitions[of.Partition.Index].LeaderEpoch++ })
 		}
-		taken := p.shown.Partitions[of.Partition.Index].LeaderEpoch == of.Epoch
+		taken := p.shown.Load().Partitions[of.Partition.Index].LeaderEpoch == of.Epoch
 		if taken {
 			at := max(now.Purged, of.Before)
 			p.change(func(t *cluster.Topic) { t.Partitions[of.Partition.Index].Purged = at })
@@ -124,9 +127,9 @@ func TestPurges(t *testing.T) {
 			before: offsets{0: 2}, fails: fault.TopicNotFound, after: time.Second,
 			set: func(p *purging) {
 				p.Serve(p.topic.Ref(0), false)
-				gone := *p.shown
+				gone := *p.shown.Load()
 				gone.ID = ident.TopicID{7}
-				time.AfterFunc(time.Second, func() { p.shown = &gone })
+				time.AfterFunc(time.Second, func() { p.shown.Store(&gone) })
 			},
 		},
 		"leaders that are late": {
