@@ -33,7 +33,7 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 
 # Packages without a goroutine of their own: the race detector finds nothing
 # there and makes their property tests several times slower.
-PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology)|cmd/tidewire/internal/capacity)$$
+PURE  := ^tidewire/(internal/(arch|cluster|fault|ident|inbox|pace|parts|record|wire|testkit/(check|redelivery|sim))|broker/(lease|partition|replication)|coordinator/(assign|balance|layout|liveness|placement|session|state)|gateway/(access|alert|cursor|group|topology)|cmd/tidewire/internal/capacity)$$
 # Real processes: they run the built binary. Most of their tests wait most of the time,
 # so more of them run at a time than there are cores; those that do not take turns.
 E2E   := ^tidewire/e2e(/|$$)

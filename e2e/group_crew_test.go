@@ -13,15 +13,22 @@ import (
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/redelivery"
+)
+
+// crewLease and crewSession are those of a crew's group.
+const (
+	crewLease   = 3 * time.Second
+	crewSession = 2 * time.Second
 )
 
 // groupCrew is a consumer group whose members come and go, and the history of what they
-// were given and what of it they were told is done.
+// were given, what of it they were told is done, and what was done to them.
 type groupCrew struct {
 	t            *testing.T
 	topic, group string
 	ordered      bool
-	gateways     func() []*client.API
+	gateways     []crewGateway
 	ctx          context.Context
 	cancel       context.CancelFunc
 	work         time.Duration // on each message
@@ -30,7 +37,8 @@ type groupCrew struct {
 	seat    atomic.Int64
 
 	mu     sync.Mutex
-	given  map[client.At][]delivery
+	given  map[client.At][]*redelivery.Delivery
+	faults []redelivery.Fault
 	first  map[string]client.At // the latest first delivery of a key
 	order  []string             // what went against it
 	double []string             // acknowledged under two leases
@@ -39,13 +47,10 @@ type groupCrew struct {
 	lost   int // lives that ended without a word, or were fenced
 }
 
-// delivery is one lease of a record.
-type delivery struct {
-	member string
-	epoch  uint64
-	count  int
-	at     time.Time
-	acked  bool
+// crewGateway is a node by which members come, whether it runs or not.
+type crewGateway struct {
+	node string
+	*client.API
 }
 
 // crewMember is one member over HTTP.
@@ -54,16 +59,28 @@ type crewMember struct {
 	stop  context.CancelFunc
 	leave atomic.Bool // says goodbye; else it just falls silent
 	done  chan struct{}
+
+	// Of its own goroutine, until done.
+	epoch uint64    // of its life; 0: it has none
+	sign  time.Time // when it last had an answer that says that the life goes on
 }
 
-func newGroupCrew(t *testing.T, topic, group, settings string, ordered bool, gateways func() []*client.API) *groupCrew {
+func (m *crewMember) life() redelivery.Life {
+	return redelivery.Life{Member: m.name, Epoch: m.epoch}
+}
+
+func newGroupCrew(t *testing.T, c *harness.Cluster, topic, group, mode string) *groupCrew {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	g := &groupCrew{
-		t: t, topic: topic, group: group, ordered: ordered, gateways: gateways, ctx: ctx, cancel: cancel, work: 15 * time.Millisecond,
-		given: map[client.At][]delivery{}, first: map[string]client.At{}, lives: map[string]*crewMember{},
+		t: t, topic: topic, group: group, ordered: mode == "exclusive", ctx: ctx, cancel: cancel, work: 15 * time.Millisecond,
+		given: map[client.At][]*redelivery.Delivery{}, first: map[string]client.At{}, lives: map[string]*crewMember{},
 	}
-	if status, err := gateways()[0].RegisterGroup(ctx, topic, group, settings); err != nil || status != 201 {
+	for _, m := range c.Gateways() {
+		g.gateways = append(g.gateways, crewGateway{m.Name, client.New(m.URL)})
+	}
+	settings := fmt.Sprintf(`"mode":%q,"from":"earliest","lease":%q,"session":%q,"backoff":"100ms","max_deliveries":100`, mode, crewLease, crewSession)
+	if status, err := g.pick().RegisterGroup(ctx, topic, group, settings); err != nil || status != 201 {
 		t.Fatalf("register %s: %d, %v", group, status, err)
 	}
 	t.Cleanup(func() {
@@ -89,15 +106,28 @@ func (g *groupCrew) add() *crewMember {
 
 // end ends a member: with a word, or as one that is killed.
 func (g *groupCrew) end(m *crewMember, leave bool) {
+	began := time.Now()
 	m.leave.Store(leave)
 	m.stop()
 	<-m.done
+	f := redelivery.Fault{Kind: redelivery.MemberLeft, Life: m.life(), Span: redelivery.Span{From: began, To: time.Now()}}
+	if !leave {
+		f.Kind = redelivery.MemberKilled
+	}
+	g.fault(f)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.lives, m.name)
 	if !leave {
 		g.lost++
 	}
+}
+
+// fault notes what was done, or what happened.
+func (g *groupCrew) fault(f redelivery.Fault) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faults = append(g.faults, f)
 }
 
 // anyone is a member that lives.
@@ -111,10 +141,7 @@ func (g *groupCrew) anyone() *crewMember {
 }
 
 // pick is a gateway, another one each time.
-func (g *groupCrew) pick() *client.API {
-	all := g.gateways()
-	return all[rand.N(len(all))]
-}
+func (g *groupCrew) pick() crewGateway { return g.gateways[rand.N(len(g.gateways))] }
 
 // passing says that a call failed for a reason that passes: a node that is away, or a
 // partition without a leader.
@@ -133,6 +160,7 @@ func (g *groupCrew) member(ctx context.Context, m *crewMember) {
 	for ctx.Err() == nil {
 		j, err := g.pick().JoinGroup(ctx, g.topic, g.group, m.name)
 		if err == nil {
+			m.epoch, m.sign = j.Epoch, time.Now()
 			err = g.live(ctx, m, j)
 		}
 		if err != nil && ctx.Err() == nil && !passingRefusal(err) && !isFenced(err) {
@@ -140,9 +168,11 @@ func (g *groupCrew) member(ctx context.Context, m *crewMember) {
 			return
 		}
 		if isFenced(err) {
+			g.fault(redelivery.Fault{Kind: redelivery.SessionOver, Life: m.life(), Span: redelivery.Span{From: m.sign, To: time.Now()}})
 			g.mu.Lock()
 			g.lost++
 			g.mu.Unlock()
+			m.epoch = 0
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
@@ -162,25 +192,31 @@ func (g *groupCrew) member(ctx context.Context, m *crewMember) {
 // live takes messages and acknowledges them, for as long as the life lasts.
 func (g *groupCrew) live(ctx context.Context, m *crewMember, j client.Joined) error {
 	for ctx.Err() == nil {
-		all, err := g.pick().TakeMessages(ctx, g.topic, g.group, j, 20, "500ms")
+		by, asked := g.pick(), time.Now()
+		all, err := by.TakeMessages(ctx, g.topic, g.group, j, 20, "500ms")
+		call := redelivery.Span{From: asked, To: time.Now()}
 		if err != nil {
 			var r *client.Refused
-			if !passingRefusal(err) || !errors.As(err, &r) {
-				return err // no answer: what was leased in it comes first to who joins again
+			if !errors.As(err, &r) {
+				g.fault(redelivery.Fault{Kind: redelivery.AnswerLost, Life: m.life(), Node: by.node, Span: call})
+				return err // what was leased in it comes first to who joins again
+			}
+			if !passingRefusal(err) {
+				return err
 			}
 			pause(ctx, 50*time.Millisecond)
 			continue
 		}
-		at := make([]client.At, 0, len(all))
+		m.sign = call.To
+		held := make([]*redelivery.Delivery, 0, len(all))
 		for i := range all {
-			g.note(&all[i], m, j)
+			held = append(held, g.note(&all[i], m, by.node, call))
 			pause(ctx, g.work)
-			at = append(at, client.At{Partition: all[i].Partition, Offset: all[i].Offset})
 		}
-		if len(at) == 0 || ctx.Err() != nil {
+		if len(held) == 0 || ctx.Err() != nil {
 			continue
 		}
-		if err := g.ack(ctx, m, j, at); err != nil {
+		if err := g.ack(ctx, m, held); err != nil {
 			return err
 		}
 	}
@@ -188,7 +224,7 @@ func (g *groupCrew) live(ctx context.Context, m *crewMember, j client.Joined) er
 }
 
 // note keeps a delivery.
-func (g *groupCrew) note(msg *client.Leased, m *crewMember, j client.Joined) {
+func (g *groupCrew) note(msg *client.Leased, m *crewMember, gateway string, call redelivery.Span) *redelivery.Delivery {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := client.At{Partition: msg.Partition, Offset: msg.Offset}
@@ -199,15 +235,29 @@ func (g *groupCrew) note(msg *client.Leased, m *crewMember, j client.Joined) {
 		}
 		g.first[key] = at
 	}
-	g.given[at] = append(g.given[at], delivery{member: m.name, epoch: j.Epoch, count: msg.Delivery, at: time.Now()})
+	d := &redelivery.Delivery{
+		Record: redelivery.Record(at), Life: m.life(), Number: msg.Delivery,
+		Gateway: gateway, Call: call, Lease: time.Duration(msg.LeaseMS) * time.Millisecond,
+	}
+	g.given[at] = append(g.given[at], d)
+	return d
 }
 
 // ack acknowledges until it is heard. What is stale comes again to somebody.
-func (g *groupCrew) ack(ctx context.Context, m *crewMember, j client.Joined, at []client.At) error {
+func (g *groupCrew) ack(ctx context.Context, m *crewMember, held []*redelivery.Delivery) error {
+	s := client.Settlement{Member: m.name, Epoch: m.epoch}
+	said := time.Now()
+	g.mu.Lock()
+	for _, d := range held {
+		s.Ack = append(s.Ack, client.At(d.Record))
+		d.Said = said
+	}
+	g.mu.Unlock()
 	for ctx.Err() == nil {
-		stale, err := g.pick().Settle(ctx, g.topic, g.group, client.Settlement{Member: j.Member, Epoch: j.Epoch, Ack: at})
+		stale, err := g.pick().Settle(ctx, g.topic, g.group, s)
 		if err == nil {
-			g.done(m, j, at, stale)
+			m.sign = time.Now()
+			g.done(held, stale)
 			return nil
 		}
 		if !passingRefusal(err) {
@@ -218,26 +268,24 @@ func (g *groupCrew) ack(ctx context.Context, m *crewMember, j client.Joined, at 
 	return nil
 }
 
-func (g *groupCrew) done(m *crewMember, j client.Joined, all []client.At, stale []client.StaleAt) {
+// done takes in what became of an acknowledgement.
+func (g *groupCrew) done(held []*redelivery.Delivery, stale []client.StaleAt) {
+	heard := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stale += len(stale)
-	for _, at := range all {
+	for _, d := range held {
+		at := client.At(d.Record)
+		d.Heard = heard
 		if slices.ContainsFunc(stale, func(s client.StaleAt) bool { return s.At == at }) {
 			continue
 		}
-		leases := g.given[at]
-		for i := range leases {
-			if leases[i].acked {
-				g.double = append(g.double, fmt.Sprintf("%+v: by %s in epoch %d, and by %s in epoch %d", at, leases[i].member, leases[i].epoch, m.name, j.Epoch))
+		for _, other := range g.given[at] {
+			if other.Taken {
+				g.double = append(g.double, fmt.Sprintf("%+v: by %+v, and by %+v", at, other.Life, d.Life))
 			}
 		}
-		for i := len(leases) - 1; i >= 0; i-- { // the latest that this life was given
-			if leases[i].member == m.name && leases[i].epoch == j.Epoch {
-				leases[i].acked = true
-				break
-			}
-		}
+		d.Taken = true
 	}
 }
 
@@ -290,33 +338,53 @@ func (g *groupCrew) committed(bound time.Duration) {
 	})
 }
 
+// leaders watches who leads the partitions, as each node says, until ctx ends.
+func (g *groupCrew) leaders(ctx context.Context, l *redelivery.Leaders) {
+	for _, by := range g.gateways {
+		g.running.Go(func() {
+			for ctx.Err() == nil {
+				asked := time.Now()
+				info, err := by.TopicInfo(ctx, g.topic)
+				call := redelivery.Span{From: asked, To: time.Now()}
+				if err != nil {
+					l.Lose(by.node)
+				}
+				for _, p := range info.Layout.Partitions {
+					l.See(by.node, p.ID, p.LeaderEpoch, call)
+				}
+				pause(ctx, 100*time.Millisecond)
+			}
+		})
+	}
+}
+
 // judge looks at the whole history once everything is done with.
-func (g *groupCrew) judge(records map[int]int64) {
+func (g *groupCrew) judge(records map[int]int64, changes []redelivery.Fault) {
 	g.t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	never, again, most := 0, 0, 0
+	never := 0
 	for partition, end := range records {
 		for o := range end {
-			n := len(g.given[client.At{Partition: partition, Offset: o}])
-			switch {
-			case n == 0:
-				if never++; never < 10 {
-					g.t.Errorf("partition %d offset %d was never delivered", partition, o)
-				}
-			case n > 1:
-				again += n - 1
-				most = max(most, n)
+			if len(g.given[client.At{Partition: partition, Offset: o}]) > 0 {
+				continue
+			}
+			if never++; never < 10 {
+				g.t.Errorf("partition %d offset %d was never delivered", partition, o)
 			}
 		}
 	}
-	g.t.Logf("%s: %d never delivered, %d delivered again (at most %d times each), %d stale acknowledgements, %d lives lost", g.group, never, again, most, g.stale, g.lost)
-	for _, what := range [][]string{g.double, g.order} {
+	h := redelivery.History{Session: crewSession, Reach: 30 * time.Second, Faults: slices.Concat(g.faults, changes)}
+	for _, all := range g.given {
+		for _, d := range all {
+			h.Deliveries = append(h.Deliveries, *d)
+		}
+	}
+	r := h.Judge()
+	g.t.Logf("%s: %d never delivered, %d stale acknowledgements, %d lives lost; %s", g.group, never, g.stale, g.lost, r.String())
+	for _, what := range [][]string{g.double, g.order, r.Unexplained} {
 		for _, text := range what[:min(len(what), 10)] {
 			g.t.Error(text)
 		}
-	}
-	if again > 0 && g.lost == 0 && g.stale == 0 {
-		g.t.Log("there were redeliveries although no member was lost")
 	}
 }

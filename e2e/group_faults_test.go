@@ -10,6 +10,7 @@ import (
 
 	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
+	"tidewire/internal/testkit/redelivery"
 )
 
 // fill publishes records of a few hundred keys and gives the ends of the partitions.
@@ -46,20 +47,15 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 			api.CreateTopic(t, "work", `"partitions":12,"replicas":3`)
 			c.AwaitWhole(patience, "work")
 			ends := fill(t, api, "work", int(records))
-			gateways := func() (all []*client.API) {
-				for _, m := range c.Gateways() {
-					all = append(all, client.New(m.URL))
-				}
-				return all
-			}
-			kept := gateways()
-			g := newGroupCrew(t, "work", "g", fmt.Sprintf(`"mode":%q,"from":"earliest","lease":"3s","session":"2s","backoff":"100ms","max_deliveries":100`, mode), mode == "exclusive", func() []*client.API { return kept })
+			g := newGroupCrew(t, c, "work", "g", mode)
 			for range 5 {
 				g.add()
 			}
 			watching, enough := context.WithCancel(t.Context())
 			defer enough()
 			g.running.Go(func() { g.floors(watching) })
+			var seen redelivery.Leaders
+			g.leaders(watching, &seen)
 
 			stop := make(chan struct{})
 			g.running.Go(func() { membersComeAndGo(g, every, stop) })
@@ -70,10 +66,13 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 				if rounds%3 == 2 {
 					m = c.CoordinatorLeader()
 				}
+				f := redelivery.Fault{Kind: redelivery.NodeKilled, Node: m.Name, Leads: m == c.CoordinatorLeader(), Span: redelivery.Span{From: time.Now()}}
 				m.Kill()
 				c.AwaitState(patience, m, "dead")
 				c.Run(m)
 				c.AwaitWhole(patience, "work")
+				f.To = time.Now()
+				g.fault(f)
 				before := g.finished()
 				harness.Await(t, patience, "the group goes on", func() bool { return g.finished() >= min(before+records/20, records) || t.Failed() })
 			}
@@ -81,7 +80,7 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 			close(stop)
 			g.committed(patience)
 			enough()
-			g.judge(ends)
+			g.judge(ends, seen.Changes())
 		})
 	}
 }

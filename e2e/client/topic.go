@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -91,6 +92,12 @@ func (a *API) CreateTopic(t testing.TB, name, settings string) TopicInfo {
 func (a *API) Topic(t testing.TB, name string) TopicInfo {
 	t.Helper()
 	return ParseTopic(t, a.Must(t, http.StatusOK, http.MethodGet, "/topics/"+name+"/metadata", "", "").Body)
+}
+
+// TopicInfo asks for a topic's description, of a node that may not answer.
+func (a *API) TopicInfo(ctx context.Context, name string) (info TopicInfo, err error) {
+	_, err = a.json(ctx, http.MethodGet, "/topics/"+name+"/metadata", nil, &info)
+	return info, err
 }
 
 // ParseTopic reads a description.
