@@ -73,8 +73,11 @@ func TestGroupsOutliveTheirMembersAndNodes(t *testing.T) {
 				c.AwaitWhole(patience, "work")
 				f.To = time.Now()
 				g.fault(f)
+				// A twentieth of all comes before the next death, and each hundredth in time.
 				before := g.finished()
-				harness.Await(t, patience, "the group goes on", func() bool { return g.finished() >= min(before+records/20, records) || t.Failed() })
+				for step := int64(1); step <= 5; step++ {
+					harness.Await(t, patience, "the group goes on", func() bool { return g.finished() >= min(before+step*records/100, records) || t.Failed() })
+				}
 			}
 			t.Logf("%d nodes were killed meanwhile", rounds)
 			close(stop)
