@@ -8,7 +8,6 @@ import (
 
 	"tidewire/gateway/group"
 	"tidewire/internal/ident"
-	"tidewire/internal/rpc"
 	"tidewire/internal/sleep"
 )
 
@@ -27,6 +26,31 @@ type Fetch struct {
 type Fetched struct {
 	Lines [][]byte
 	Bytes int
+
+	from []origin
+}
+
+// origin is the take in which something was leased.
+type origin struct {
+	hand   *hand
+	leader ident.NodeID
+	call   uint64
+}
+
+func (f *Fetched) add(lines [][]byte) {
+	f.Lines = append(f.Lines, lines...)
+	for _, l := range lines {
+		f.Bytes += len(l)
+	}
+}
+
+// GiveBack says that the client went away before it had its answer. What is leased in it is
+// available again once its leaders hear of that, and was no delivery; but for what they were
+// told meanwhile to have come, by another call of the member.
+func (f *Fetched) GiveBack() {
+	for _, o := range f.from {
+		o.hand.lose(o.leader, o.call)
+	}
 }
 
 // Messages leases what there is, or waits for it.
@@ -47,7 +71,7 @@ func (g *Groups) Messages(ctx context.Context, q Fetch) (Fetched, error) {
 		look = min(2*gatherTime, q.Wait)
 	}
 	err = g.pull(ctx, m, f, true, time.After(look))
-	if nothing := len(f.got.Lines) == 0 && f.err == nil && (err == nil || passing(err)); nothing && q.Wait > 0 {
+	if nothing := len(f.got.Lines) == 0 && f.err == nil && (err == nil || passing(err) || stays(err)); nothing && q.Wait > 0 {
 		err = g.pull(ctx, m, f, false, time.After(q.Wait))
 	}
 	if len(f.got.Lines) > 0 {
@@ -98,23 +122,10 @@ func (f *fetching) room() (messages, bytes int) {
 func (f *fetching) woken() <-chan struct{}    { return nil }
 func (f *fetching) assigned(group.Assignment) {}
 
-func (f *fetching) take(of []rpc.TakenOf) bool {
-	f.got.add(f.m.Topic.Name, of)
+func (f *fetching) take(got Fetched) bool {
+	f.got.add(got.Lines)
+	f.got.from = append(f.got.from, got.from...)
 	return len(f.got.Lines) > 0
-}
-
-func (f *Fetched) add(topic string, of []rpc.TakenOf) {
-	now := time.Now()
-	for i := range of {
-		lines, err := group.Lines(topic, &of[i], now)
-		if err != nil {
-			continue
-		}
-		f.Lines = append(f.Lines, lines...)
-		for _, l := range lines {
-			f.Bytes += len(l)
-		}
-	}
 }
 
 // Outlet is where deliveries to a member go. All of it is called by one goroutine and
@@ -128,9 +139,9 @@ type Outlet interface {
 	// more: of these nothing new comes.
 	Assigned(gained, lost []ident.Index)
 	// Messages brings lines without newlines, in the order in which they are to be
-	// worked on, for the room that was given last; perhaps none. They are leased, so they
-	// are to go out.
-	Messages(lines [][]byte, bytes int)
+	// worked on, for the room that was given last; perhaps none. They are leased: false
+	// says that they do not go out, and is to be given back what they are.
+	Messages(lines [][]byte, bytes int) bool
 }
 
 // Deliver brings a member what is leased to it until ctx ends (nil) or its life is over,
@@ -155,9 +166,9 @@ func (d *delivering) assigned(now group.Assignment) {
 	}
 }
 
-func (d *delivering) take(of []rpc.TakenOf) bool {
-	var got Fetched
-	got.add(d.m.Topic.Name, of)
-	d.to.Messages(got.Lines, got.Bytes)
+func (d *delivering) take(got Fetched) bool {
+	if !d.to.Messages(got.Lines, got.Bytes) {
+		got.GiveBack()
+	}
 	return false
 }

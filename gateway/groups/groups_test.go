@@ -18,6 +18,7 @@ import (
 	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
+	"tidewire/internal/rpc"
 	"tidewire/internal/testkit/activity"
 	"tidewire/internal/testkit/memgroup"
 	"tidewire/internal/testkit/memlog"
@@ -38,6 +39,7 @@ type world struct {
 	log    *memlog.Broker
 	late   *memlog.Late // what the gateway has heard of
 	topic  *cluster.Topic
+	garble func(*rpc.Taken) // what comes of takes; nil: it stays as it is
 	groups *groups.Groups
 }
 
@@ -55,11 +57,25 @@ func newWorldOf(t *testing.T, of *memgroup.Cluster, log *memlog.Broker) *world {
 	p := pulse.New(w.Touch)
 	w.groups = groups.New(groups.Config{
 		Self: here, Topology: w.late, Changes: w, Places: w.log, Propose: w.Propose, Pulse: p,
-		Broker: func(id ident.NodeID) (groups.Broker, error) { return w.Broker(id), nil },
+		Broker: func(id ident.NodeID) (groups.Broker, error) { return garbling{w.Broker(id), w}, nil },
 	})
 	activity.Start(t, p.Run)
 	activity.Start(t, w.groups.Run)
 	return w
+}
+
+// garbling is a broker on whose way something befalls what was taken.
+type garbling struct {
+	*memgroup.Broker
+	w *world
+}
+
+func (b garbling) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
+	taken, err := b.Broker.Take(ctx, t)
+	if b.w.garble != nil {
+		b.w.garble(&taken)
+	}
+	return taken, err
 }
 
 // keep appends n records to a partition.
@@ -409,6 +425,7 @@ func TestPartitionsThatNobodyLeads(t *testing.T) {
 type outlet struct {
 	mu    sync.Mutex
 	limit int
+	over  bool // with the next messages, which it does not take
 	saw   []string
 	woken chan struct{}
 }
@@ -429,14 +446,17 @@ func (o *outlet) say(format string, args ...any) {
 
 func (o *outlet) Assigned(gained, lost []ident.Index) { o.say("+%v-%v", gained, lost) }
 
-func (o *outlet) Messages(lines [][]byte, _ int) {
+func (o *outlet) Messages(lines [][]byte, _ int) bool {
 	if len(lines) == 0 {
-		return
+		return true
 	}
 	o.say("%s", places(lines))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.limit -= len(lines)
+	if o.limit -= len(lines); o.over {
+		o.limit = 0
+	}
+	return !o.over
 }
 
 func (o *outlet) allow(n int) {

@@ -198,6 +198,15 @@ func (h *hand) took(leader ident.NodeID, call uint64, taken rpc.Taken, err error
 	}
 }
 
+// lose notes that the client did not have what came of a take.
+func (h *hand) lose(leader ident.NodeID, call uint64) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	if l := h.lines[leader]; l != nil {
+		l.lose(call)
+	}
+}
+
 // aim says which partitions are the member's own, by leader. What others said counts no more.
 func (h *hand) aim(of map[ident.NodeID][]ident.Partition) {
 	h.all.mu.Lock()

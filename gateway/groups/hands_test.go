@@ -145,7 +145,13 @@ type member struct {
 	took func([][]byte)
 }
 
-func (m *member) Room() (int, int)               { return 1000, 1 << 20 }
-func (m *member) Woken() <-chan struct{}         { return nil }
-func (m *member) Assigned(_, _ []ident.Index)    {}
-func (m *member) Messages(lines [][]byte, _ int) { m.mu.Lock(); defer m.mu.Unlock(); m.took(lines) }
+func (m *member) Room() (int, int)            { return 1000, 1 << 20 }
+func (m *member) Woken() <-chan struct{}      { return nil }
+func (m *member) Assigned(_, _ []ident.Index) {}
+
+func (m *member) Messages(lines [][]byte, _ int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took(lines)
+	return true
+}

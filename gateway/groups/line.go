@@ -72,6 +72,17 @@ func (l *line) end(number uint64, taken []rpc.TakenOf) {
 	}
 }
 
+// lose notes that leases that came of a take are in nobody's hands. What the leader has been
+// told meanwhile stays.
+func (l *line) lose(number uint64) {
+	for p, o := range l.open {
+		if o.came == number {
+			o.came = number - 1
+			l.open[p] = o
+		}
+	}
+}
+
 // told notes that the leader of a partition has had what a call said.
 func (l *line) told(call uint64, p ident.Partition) {
 	if o, ok := l.open[p]; ok && o.take < call {

@@ -11,15 +11,17 @@ import (
 
 // metrics of Groups.
 type metrics struct {
-	messages prometheus.Counter
-	settled  *prometheus.CounterVec // result
-	waits    prometheus.Gauge
+	messages   prometheus.Counter
+	unreadable prometheus.Counter
+	settled    *prometheus.CounterVec // result
+	waits      prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	auto := promauto.With(reg)
 	return metrics{
-		messages: auto.NewCounter(prometheus.CounterOpts{Name: "gateway_group_messages_total", Help: "Messages that were leased to members here and went on to them."}),
+		messages:   auto.NewCounter(prometheus.CounterOpts{Name: "gateway_group_messages_total", Help: "Messages that were leased to members here and went on to them."}),
+		unreadable: auto.NewCounter(prometheus.CounterOpts{Name: "gateway_group_unreadable_total", Help: "Leases of messages that came in batches that cannot be read, and that were given back."}),
 		settled: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "gateway_group_settled_total",
 			Help: "Entries by which members here settled records, by what became of them: taken, stale, or the code of the error of their call.",

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -37,9 +38,9 @@ type sink interface {
 	// assigned is told what the member has, whenever that may have changed.
 	assigned(group.Assignment)
 	// take gets what was leased of the room that was given, which may be nothing. It is to
-	// go out, whatever comes. done: that was all that is wanted, but for what is ready
-	// anyway.
-	take(of []rpc.TakenOf) (done bool)
+	// go out, or to be given back, whatever comes. done: that was all that is wanted, but
+	// for what is ready anyway.
+	take(got Fetched) (done bool)
 }
 
 // puller takes records for one life of a member.
@@ -77,6 +78,7 @@ type lead struct {
 	cancel func() // ends the wait under way
 	asked  bool   // and has nothing, as of the last answer
 	err    error  // why it gave nothing, when it was asked last
+	broken error  // what it has and cannot be read; nil: it has nothing of that kind
 	misses int    // how often in a row it had something, and nothing by the time of the take
 }
 
@@ -290,6 +292,9 @@ func (p *puller) answered(a answer) {
 	if a.err == nil {
 		p.hand.says(a.node, a.call, a.taken)
 	}
+	if b := broken(a.taken.Of); b != nil || !a.more {
+		a.broken = b
+	}
 	if a.more {
 		p.isReady(a.lead)
 		return
@@ -331,7 +336,8 @@ func (p *puller) take(to sink) (done bool) {
 			return done
 		}
 		l := p.ready[0]
-		var taken rpc.Taken
+		var got Fetched
+		var more bool
 		var err error
 		p.full = false
 		if !p.hand.take(p.ctx, func() {
@@ -340,7 +346,7 @@ func (p *puller) take(to sink) (done bool) {
 				return
 			}
 			messages = min(messages, p.most-held)
-			taken, err = p.lease(l, messages, bytes)
+			got, more, err = p.lease(l, messages, bytes)
 		}) {
 			return done
 		}
@@ -353,17 +359,17 @@ func (p *puller) take(to sink) (done bool) {
 			return done
 		}
 		p.ready = p.ready[1:]
-		got := slices.DeleteFunc(taken.Of, func(of rpc.TakenOf) bool { return len(of.Leases) == 0 })
 		done = to.take(got) || done
-		for _, of := range got {
-			p.g.metrics.messages.Add(float64(len(of.Leases)))
-		}
-		if l.misses++; len(got) > 0 {
+		if l.misses++; len(got.Lines) > 0 {
 			l.misses = 0
 		}
-		if l.err = err; err == nil && taken.More && len(got) > 0 {
+		switch l.err = err; {
+		case err == nil && more && len(got.Lines) > 0:
 			p.isReady(l)
-		} else {
+		case done: // it is asked no more, so that it does not hear yet that this came
+		case p.once && l.broken != nil:
+			l.asked = true // it would give the same
+		default:
 			p.again(l)
 		}
 		p.drain()
@@ -388,27 +394,69 @@ func (p *puller) recount() {
 }
 
 // lease takes from one leader. It is not given up with the caller: what was leased would
-// be in nobody's hands for a while. Where no answer comes, the next call says so.
-func (p *puller) lease(l *lead, messages, bytes int) (rpc.Taken, error) {
+// be in nobody's hands for a while. Where no answer comes, or one that cannot be read, the
+// next call says so. more: there is something that did not fit.
+func (p *puller) lease(l *lead, messages, bytes int) (got Fetched, more bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), takeTime)
 	defer cancel()
 	b, err := p.g.broker(l.node, l.of)
 	if err != nil {
-		return rpc.Taken{}, err
+		return got, false, err
 	}
 	q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Limit: messages, MaxBytes: bytes}
 	p.hand.takes(l.node, &q)
 	taken, err := b.Take(ctx, q)
+	got, taken.Of, l.broken = p.read(taken.Of)
 	p.hand.took(l.node, q.Call, taken, err)
-	return taken, err
+	if len(got.Lines) > 0 {
+		got.from = []origin{{p.hand, l.node, q.Call}}
+	}
+	return got, taken.More, cmp.Or(err, l.broken)
 }
 
-// why is the reason for which nothing came: that no leader could give anything. nil: there
-// was nothing.
+// read makes messages of what was taken. Partitions of which it cannot are left out of what
+// came.
+func (p *puller) read(of []rpc.TakenOf) (got Fetched, came []rpc.TakenOf, unreadable error) {
+	now := time.Now()
+	for i := range of {
+		lines, err := group.Lines(p.m.Topic.Name, &of[i], now)
+		if err != nil {
+			unreadable = fault.New(fault.Internal, "records that were leased of partition %d: %w", of[i].Partition.Index, err)
+			p.g.metrics.unreadable.Add(float64(len(of[i].Leases)))
+			continue
+		}
+		got.add(lines)
+		came = append(came, of[i])
+	}
+	p.g.metrics.messages.Add(float64(len(got.Lines)))
+	return got, came, cmp.Or(unreadable, broken(of))
+}
+
+// stays says that an error is of what cannot be read, and does not pass by itself.
+func stays(err error) bool { return fault.Is(err, fault.Internal) || fault.Lasting(err) }
+
+// broken is why a leader cannot read what it would lease of one of some partitions: somebody
+// has to hear of it.
+func broken(of []rpc.TakenOf) error {
+	for i := range of {
+		if stays(of[i].Err) {
+			return of[i].Err
+		}
+	}
+	return nil
+}
+
+// why is the reason for which nothing came: that there is something that cannot be read, or
+// that no leader could give anything. nil: there was nothing.
 func (p *puller) why() error {
 	var err error
 	if len(p.leads) == 0 && p.orphans > 0 {
 		return fault.New(fault.LeaderUnavailable, "none of the member's partitions has a leader at the moment")
+	}
+	for _, l := range p.leads {
+		if l.broken != nil {
+			return l.broken
+		}
 	}
 	for _, l := range p.leads {
 		if l.err == nil || !passing(l.err) {

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -260,5 +263,42 @@ func TestAWaitForMessagesEndsWithTheNode(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, n.api.Drain)
 	if p := n.want(503, "GET", "/groups/orders/g/messages?wait=50s&"+m.query, "").json(t); p["code"] != "draining" {
 		t.Error(p)
+	}
+}
+
+// unwritable is where no answer goes.
+type unwritable struct{ *httptest.ResponseRecorder }
+
+func (unwritable) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// Records of which the client is gone before it was answered, or whose answer cannot be
+// written, are there for others at once, and were not delivered.
+func TestMessagesThatAreNotAnsweredAreGivenBack(t *testing.T) {
+	n := newNode(t)
+	n.topic("orders", "")
+	n.publish("orders", "0", "1")
+	n.want(201, "POST", "/groups/orders/register", `{"group":"g","mode":"shared","lease":"30s"}`)
+	gone, other := n.join("orders", "g", "gone"), n.join("orders", "g", "other")
+	request := httptest.NewRequest("GET", "/groups/orders/g/messages?"+gone.query, nil)
+
+	left, leave := context.WithCancel(t.Context())
+	n.groups.Fail(n.memory.node, func(call string) error {
+		if call == "taken" {
+			leave()
+		}
+		return nil
+	})
+	n.api.ServeHTTP(httptest.NewRecorder(), request.WithContext(left))
+	n.groups.Fail(n.memory.node, nil)
+	if left.Err() == nil || n.groups.Calls("take") != 1 {
+		t.Fatal("it left before anything was leased")
+	}
+	if got := n.take("orders", "g", other, "&limit=1&wait=10s"); got != "0:1" {
+		t.Errorf("of a client that left: %q", got)
+	}
+
+	n.api.ServeHTTP(unwritable{httptest.NewRecorder()}, request)
+	if got := n.take("orders", "g", other, "&wait=10s"); got != "1:1" {
+		t.Errorf("of an answer that was not written: %q", got)
 	}
 }

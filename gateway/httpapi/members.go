@@ -146,7 +146,9 @@ func (a *API) groupMessages(w http.ResponseWriter, r *http.Request) error {
 	case len(got.Lines) == 0 && a.drain.Err() != nil:
 		return fault.New(fault.Draining, "the node is shutting down; ask another, or again in a moment")
 	}
-	sendLeased(w, got)
+	if r.Context().Err() != nil || !sendLeased(w, got) {
+		got.GiveBack() // the client is gone
+	}
 	return nil
 }
 
@@ -172,8 +174,8 @@ func (p params) fetch(r *http.Request) (f groups.Fetch, err error) {
 	return f, err
 }
 
-// sendLeased writes messages, which are JSON already.
-func sendLeased(w http.ResponseWriter, got groups.Fetched) {
+// sendLeased writes messages, which are JSON already. False: not all of them.
+func sendLeased(w http.ResponseWriter, got groups.Fetched) bool {
 	const head, tail = `{"messages":[`, "]}\n"
 	length := len(head) + len(tail) + got.Bytes + max(len(got.Lines)-1, 0)
 	h := w.Header()
@@ -187,12 +189,13 @@ func sendLeased(w http.ResponseWriter, got groups.Fetched) {
 		}
 		if len(b)+len(line) > heldPiece && len(b) > 0 {
 			if _, err := w.Write(b); err != nil {
-				return // the client is gone, and the leases run out
+				return false
 			}
 			b = b[:0]
 		}
 		b = append(b, line...)
 		got.Lines[i] = nil
 	}
-	_, _ = w.Write(append(b, tail...))
+	_, err := w.Write(append(b, tail...))
+	return err == nil
 }

@@ -44,13 +44,13 @@ func (x *membership) wake() {
 }
 
 // Messages puts what was leased into the outbox.
-func (x *membership) Messages(lines [][]byte, bytes int) {
+func (x *membership) Messages(lines [][]byte, bytes int) bool {
 	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(lines) == 0 || x.gone || s.over {
 		x.share.Close()
-		return
+		return false
 	}
 	if held := int(x.share.Held()); bytes < held {
 		x.share.Give(int64(held - bytes))
@@ -67,6 +67,7 @@ func (x *membership) Messages(lines [][]byte, bytes int) {
 	}
 	s.conn.Out.Add(int64(len(lines)))
 	s.schedule()
+	return true
 }
 
 // Assigned tells the client what has become its own, and what has not to be any more.

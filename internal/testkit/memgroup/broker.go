@@ -133,7 +133,9 @@ func (b *Broker) takeLocked(ctx context.Context, t rpc.Take) (out rpc.Taken, nex
 			}
 			res, err := b.log.Read(ctx, rpc.Read{Partition: ref, Offset: o, MaxBytes: 1})
 			if err != nil {
-				of.Err = err
+				if len(of.Leases) == 0 { // else the next call says it
+					of.Err = err
+				}
 				break
 			}
 			f.state, f.member, f.epoch, f.until = rpc.InFlight, t.Member, t.Epoch, time.Now().Add(g.Settings.Lease)
