@@ -38,7 +38,7 @@ func (u *unit) look(ctx context.Context, b rpc.Bounds) {
 // fill reads records into the machine until n can be leased, or there are no more. What was
 // read is left on a shelf.
 func (u *unit) fill(ctx context.Context, n, chunk int, held *shelf) error {
-	return all(func() (more bool, err error) {
+	return untilDone(func() (more bool, err error) {
 		return u.readOn(ctx, func(m *lease.Machine) (ident.Offset, int) { return m.Wants(n) }, chunk, held)
 	})
 }
@@ -46,13 +46,13 @@ func (u *unit) fill(ctx context.Context, n, chunk int, held *shelf) error {
 // recall reads on up to what a member has done with, where a former leader may have leased
 // records on the way.
 func (u *unit) recall(ctx context.Context, through ident.Offset) error {
-	return all(func() (more bool, err error) {
+	return untilDone(func() (more bool, err error) {
 		var held shelf // of one read: nothing of it goes out
 		return u.readOn(ctx, func(m *lease.Machine) (ident.Offset, int) { return m.Unread(through) }, maxChunk, &held)
 	})
 }
 
-func all(step func() (more bool, err error)) error {
+func untilDone(step func() (more bool, err error)) error {
 	for {
 		if more, err := step(); err != nil || !more {
 			return err
@@ -81,7 +81,7 @@ func (u *unit) readOn(ctx context.Context, wants func(*lease.Machine) (ident.Off
 	if err != nil {
 		return false, err
 	}
-	u.each.Store(int64(len(held.chunks[len(held.chunks)-1]) / max(1, len(records))))
+	u.recordBytes.Store(int64(len(held.chunks[len(held.chunks)-1]) / max(1, len(records))))
 	err = u.with(func(m *lease.Machine, _ time.Time) { more = m.Offer(from, next, records) > from })
 	return more, err
 }
@@ -95,10 +95,10 @@ type shelf struct {
 
 // place is where a batch lies on a shelf.
 type place struct {
-	base, next ident.Offset
-	chunk      int
-	from, to   int // in the chunk
-	each       int // bytes of one of its records, about
+	base, next  ident.Offset
+	chunk       int
+	from, to    int // in the chunk
+	recordBytes int // of one of its records, about
 }
 
 func (p place) bytes() int { return p.to - p.from }
@@ -184,7 +184,7 @@ func (s *shelf) together(places []place, leases []rpc.Lease) ([]byte, error) {
 		here := offsets[:n]
 		offsets = offsets[n:]
 		pieces[i] = s.chunks[p.chunk][p.from:p.to]
-		if p.bytes() >= pickFrom && 4*len(here)*p.each < p.bytes() {
+		if p.bytes() >= pickFrom && 4*len(here)*p.recordBytes < p.bytes() {
 			b, err := record.Batch(pieces[i]).Pick(func(delta int) bool {
 				_, leased := slices.BinarySearch(here, p.base+ident.Offset(delta))
 				return leased

@@ -111,7 +111,7 @@ func (p *post) eachIdle(ctx context.Context, some []*cluster.Group, ask func(m *
 		}
 		g := *group
 		g.Reset = of.Reset // as of the progress, which may be newer
-		m := lease.Begin(now, p.machine(), &g, of, b.Start, b.HW)
+		m := lease.Begin(now, p.config(), &g, of, b.Start, b.HW)
 		ask(m, now)
 		if len(m.Letters()) > 0 { // left behind by a former leader
 			p.attend(group)

@@ -168,7 +168,7 @@ func (u *unit) take(ctx context.Context, c *taking, i int) error {
 		case c.Limit == 0:
 			c.could = c.could || limit > 0 && m.Ready(now, c.by)
 		case limit > 0:
-			limit = min(limit, c.fits(u.each.Load()))
+			limit = min(limit, c.fits(u.recordBytes.Load()))
 			leases, failed = m.Take(now, c.by, limit, heard)
 		}
 		if m.Ready(now, c.by) {
@@ -259,7 +259,7 @@ func (u *unit) deliver(ctx context.Context, c *taking, leases []rpc.Lease, held 
 			used = append(used, at)
 			c.batches += at.bytes()
 		}
-		c.bytes += at.each
+		c.bytes += at.recordBytes
 		given++
 	}
 	batches, failed := held.together(used, leases[:given])
@@ -272,8 +272,8 @@ func (u *unit) deliver(ctx context.Context, c *taking, leases []rpc.Lease, held 
 }
 
 // fits is how many records of a size go into the answer, about; one always does.
-func (c *taking) fits(each int64) int {
-	return max(1, int(int64(c.MaxBytes-c.bytes)/max(1, each)))
+func (c *taking) fits(recordBytes int64) int {
+	return max(1, int(int64(c.MaxBytes-c.bytes)/max(1, recordBytes)))
 }
 
 // chunk is how much is read at once.

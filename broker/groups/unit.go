@@ -22,11 +22,11 @@ var errLoading = fault.New(fault.LeaderUnavailable, "the group's progress is bei
 
 // unit is one group on one partition that is led here.
 type unit struct {
-	post   *post
-	id     ident.GroupID
-	name   string
-	waited atomic.Int32 // takers
-	each   atomic.Int64 // bytes of a record, about, by what was read last; 0: nothing was
+	post        *post
+	id          ident.GroupID
+	name        string
+	waited      atomic.Int32 // takers
+	recordBytes atomic.Int64 // of one, about, by what was read last; 0: nothing was
 
 	mu       sync.Mutex
 	group    *cluster.Group
@@ -104,7 +104,7 @@ func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
 		return true
 	}
 	now := time.Now()
-	cfg := u.post.machine()
+	cfg := u.post.config()
 	if cfg.First = u.moved; u.begun && now.After(cfg.Alone) {
 		cfg.Alone = now // the machine before gave leases
 	}
@@ -120,9 +120,9 @@ func (u *unit) begin(of cluster.GroupProgress, b rpc.Bounds) bool {
 	return true
 }
 
-// machine is what the machines of this post have in common. Letters without a key go to
+// config is what the machines of this post have in common. Letters without a key go to
 // the first partition of the dead-letter topic.
-func (p *post) machine() lease.Config {
+func (p *post) config() lease.Config {
 	return lease.Config{Partition: p.ref.Index, Leader: p.epoch, Alone: p.alone()}
 }
 

@@ -53,6 +53,9 @@ func passing(err error) bool {
 	return false
 }
 
+// stays says that an error is of what cannot be read, and does not pass by itself.
+func stays(err error) bool { return fault.Is(err, fault.Internal) || fault.Lasting(err) }
+
 // await waits for a snapshot newer than the index, and not for longer than a pause: a
 // leader that has yet to begin does not show there. It is false when ctx has ended.
 func (g *Groups) await(ctx context.Context, index uint64, pause time.Duration) bool {

@@ -76,14 +76,7 @@ func (h *hand) end() {
 func (h *hand) restLocked() {
 	h.until = time.Now().Add(tellTime)
 	h.all.restless[h] = struct{}{}
-	h.all.somethingLeft()
-}
-
-func (all *hands) somethingLeft() {
-	select {
-	case all.left <- struct{}{}:
-	default:
-	}
+	nudge(h.all.left)
 }
 
 // listen gives word whenever the member has settled something here.
@@ -105,10 +98,7 @@ func (all *hands) settled(life cluster.MemberLife) {
 	defer all.mu.Unlock()
 	if h := all.of[life]; h != nil {
 		for news := range h.news {
-			select {
-			case news <- struct{}{}:
-			default:
-			}
+			nudge(news)
 		}
 	}
 }
@@ -175,8 +165,8 @@ func (h *hand) says(leader ident.NodeID, call uint64, t rpc.Taken) {
 	}
 }
 
-// takes notes a take, before it is made, and fills in what it says of those before.
-func (h *hand) takes(leader ident.NodeID, t *rpc.Take) {
+// beginTake notes a take before it is made, and fills in what it says of those before.
+func (h *hand) beginTake(leader ident.NodeID, t *rpc.Take) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	h.all.takes++
@@ -185,8 +175,8 @@ func (h *hand) takes(leader ident.NodeID, t *rpc.Take) {
 	l.begin(h.all.takes, t.Index, t.Partitions)
 }
 
-// took notes what came of a take.
-func (h *hand) took(leader ident.NodeID, call uint64, taken rpc.Taken, err error) {
+// endTake notes what came of a take.
+func (h *hand) endTake(leader ident.NodeID, call uint64, taken rpc.Taken, err error) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	l := h.lineLocked(leader)
@@ -238,8 +228,8 @@ func (h *hand) at(leader ident.NodeID) (here, all int) {
 	return here, all
 }
 
-// take lets one take at a time, so that two do not take for the same room. False: ctx ended.
-func (h *hand) take(ctx context.Context, do func()) bool {
+// inTurn lets one take at a time, so that two do not take for the same room. False: ctx ended.
+func (h *hand) inTurn(ctx context.Context, do func()) bool {
 	select {
 	case h.taking <- struct{}{}:
 	case <-ctx.Done():

@@ -340,7 +340,7 @@ func (p *puller) take(to sink) (done bool) {
 		var more bool
 		var err error
 		p.full = false
-		if !p.hand.take(p.ctx, func() {
+		if !p.hand.inTurn(p.ctx, func() {
 			_, held := p.hand.at(l.node)
 			if p.full = held >= p.most; p.full {
 				return
@@ -404,10 +404,10 @@ func (p *puller) lease(l *lead, messages, bytes int) (got Fetched, more bool, er
 		return got, false, err
 	}
 	q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Limit: messages, MaxBytes: bytes}
-	p.hand.takes(l.node, &q)
+	p.hand.beginTake(l.node, &q)
 	taken, err := b.Take(ctx, q)
 	got, taken.Of, l.broken = p.read(taken.Of)
-	p.hand.took(l.node, q.Call, taken, err)
+	p.hand.endTake(l.node, q.Call, taken, err)
 	if len(got.Lines) > 0 {
 		got.from = []origin{{p.hand, l.node, q.Call}}
 	}
@@ -431,9 +431,6 @@ func (p *puller) read(of []rpc.TakenOf) (got Fetched, came []rpc.TakenOf, unread
 	p.g.metrics.messages.Add(float64(len(got.Lines)))
 	return got, came, cmp.Or(unreadable, broken(of))
 }
-
-// stays says that an error is of what cannot be read, and does not pass by itself.
-func stays(err error) bool { return fault.Is(err, fault.Internal) || fault.Lasting(err) }
 
 // broken is why a leader cannot read what it would lease of one of some partitions: somebody
 // has to hear of it.

@@ -44,7 +44,7 @@ func (g *Groups) tell(ctx context.Context) {
 		goes := sleep.For(ctx, pause)
 		pause = tellPause
 		if !g.tellAll(context.WithoutCancel(ctx)) {
-			g.hands.somethingLeft()
+			nudge(g.hands.left)
 			pause = tellAgain
 		}
 		if !goes {

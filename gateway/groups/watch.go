@@ -43,7 +43,7 @@ func (all *watches) begin(v group.View) *watch {
 		all.of[w.group] = of
 	}
 	of.by[w] = struct{}{}
-	w.wake() // what came between the view and now is not missed
+	nudge(w.woken) // what came between the view and now is not missed
 	return w
 }
 
@@ -54,13 +54,6 @@ func (w *watch) end() {
 		if delete(of.by, w); len(of.by) == 0 {
 			delete(w.all.of, w.group)
 		}
-	}
-}
-
-func (w *watch) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
 	}
 }
 
@@ -78,7 +71,15 @@ func (all *watches) changed(s *cluster.Snapshot) {
 			of.view = now
 		}
 		for w := range of.by {
-			w.wake()
+			nudge(w.woken)
 		}
+	}
+}
+
+// nudge leaves word in a channel with room for one.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
