@@ -3,7 +3,12 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +170,63 @@ func TestAZombieIsFenced(t *testing.T) {
 		t.Errorf("a zombie's heart beats: %v", err)
 	}
 	settleAll(t, api, "grave", "g", client.Settlement{Member: "other", Epoch: other.Epoch, Ack: []client.At{{}}})
+}
+
+// TestAStoppedProcessIsFenced stops a member's process with a record in hand for longer than
+// its session. Another one gets the record; the process hears of it when it goes on, gives
+// up what it was at, and joins again.
+func TestAStoppedProcessIsFenced(t *testing.T) {
+	t.Parallel()
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	api := c.API()
+	api.CreateTopic(t, "grave", `"partitions":1,"replicas":3`)
+	c.AwaitWhole(patience, "grave")
+	api.Must(t, 201, "POST", "/topics/grave", "application/json", `1`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	running := filepath.Join(t.TempDir(), "running")
+	zombie := exec.CommandContext(ctx, harness.Binary(t), "consume", "grave", "--group", "g", "--member", "zombie", "--server", c.Members[0].URL,
+		"--from", "earliest", "--lease", "5s", "--session", "5s", "--backoff", "0s", "--exec", fmt.Sprintf(`echo > %q; exec sleep 600`, running))
+	var noted strings.Builder
+	zombie.Stderr = &noted
+	if err := zombie.Start(); err != nil {
+		t.Fatal(err)
+	}
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := zombie.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	member := func() bool {
+		info, err := api.Group(t.Context(), "grave", "g")
+		return err == nil && len(info.Members) == 1 && info.Members[0].Member == "zombie"
+	}
+	harness.Await(t, patience, "it works", func() bool {
+		_, err := os.Stat(running)
+		return err == nil
+	})
+	signal(syscall.SIGSTOP)
+	other, err := api.JoinGroup(t.Context(), "grave", "g", "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := takeAll(t, api, "grave", "g", other, 1); got[0].Delivery != 2 {
+		t.Errorf("delivery %d of what a stopped member had", got[0].Delivery)
+	}
+	settleAll(t, api, "grave", "g", client.Settlement{Member: "other", Epoch: other.Epoch, Ack: []client.At{{}}})
+	if err := api.LeaveGroup(t.Context(), "grave", "g", "other"); err != nil {
+		t.Fatal(err)
+	}
+	if member() {
+		t.Fatal("a process that was stopped for a session is a member still")
+	}
+	signal(syscall.SIGCONT)
+	harness.Await(t, patience, "it has joined again", member)
+	signal(syscall.SIGINT)
+	if err := zombie.Wait(); err != nil || !strings.Contains(noted.String(), "fenced") || !strings.Contains(noted.String(), "0 records done") {
+		t.Errorf("it says %v:\n%s", err, noted.String())
+	}
 }
 
 // TestAStalledCoordinatorEvictsNobody pauses the leading coordinator for longer than a
