@@ -358,8 +358,9 @@ func TestATenthMemberMovesOnlyWhatMustMove(t *testing.T) {
 		}
 	}
 	w.awaitEach(20)
-	worst := w.longest(stayed, joined)
-	t.Logf("%d of %d partitions moved; longest pause of those that stayed: %s", moved, partitions, worst)
+	pauses := w.pauses(stayed, joined)
+	worst := pauses[len(pauses)-1]
+	t.Logf("%d of %d partitions moved; %d pauses of those that stayed: %s", moved, partitions, len(pauses), spread(pauses))
 	if moved != partitions/10 {
 		t.Errorf("%d partitions moved for a tenth member, %d have to", moved, partitions/10)
 	}

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -147,9 +149,9 @@ func (w *shareWorkers) awaitEach(n int) {
 	})
 }
 
-// longest is the longest time between two deliveries of one of some partitions, from a
-// moment on.
-func (w *shareWorkers) longest(partitions []int, from time.Time) (worst time.Duration) {
+// pauses are the times between two deliveries of one of some partitions, from a moment on,
+// the longest last.
+func (w *shareWorkers) pauses(partitions []int, from time.Time) (all []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range partitions {
@@ -158,9 +160,20 @@ func (w *shareWorkers) longest(partitions []int, from time.Time) (worst time.Dur
 			if at.Before(from) {
 				continue
 			}
-			worst = max(worst, at.Sub(last))
+			all = append(all, at.Sub(last))
 			last = at
 		}
 	}
-	return worst
+	slices.Sort(all)
+	return all
+}
+
+// spread is how long some times are that are sorted.
+func spread(all []time.Duration) string {
+	var out []string
+	for _, share := range []float64{0.5, 0.9, 0.99, 0.999, 1} {
+		d := all[min(int(share*float64(len(all))), len(all)-1)]
+		out = append(out, fmt.Sprintf("%g%% within %s", 100*share, d.Round(100*time.Microsecond)))
+	}
+	return strings.Join(out, ", ")
 }
