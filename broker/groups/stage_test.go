@@ -609,7 +609,7 @@ func (n *node) takes(t *testing.T, ref ident.Partition, by cluster.MemberLife, l
 	}
 }
 
-// settle settles on partition 0, and gives what was stale by its code.
+// settle settles on one partition, and gives what was stale by its code.
 func (n *node) settle(t *testing.T, by cluster.MemberLife, of rpc.SettleOf) (stale map[ident.Offset]string, err error) {
 	t.Helper()
 	done, err := n.Settle(t.Context(), rpc.Settle{MemberLife: by, Of: []rpc.SettleOf{of}})
@@ -623,12 +623,17 @@ func (n *node) settle(t *testing.T, by cluster.MemberLife, of rpc.SettleOf) (sta
 	return stale, done.Of[0].Err
 }
 
-// acks expects that all is taken.
-func (n *node) acks(t *testing.T, ref ident.Partition, by cluster.MemberLife, offsets ...ident.Offset) {
+// settles is settle where all is taken.
+func (n *node) settles(t *testing.T, by cluster.MemberLife, of rpc.SettleOf) {
 	t.Helper()
-	if stale, err := n.settle(t, by, rpc.SettleOf{Partition: ref, Through: -1, Ack: offsets}); err != nil || len(stale) > 0 {
+	if stale, err := n.settle(t, by, of); err != nil || len(stale) > 0 {
 		t.Fatalf("%v, %v", stale, err)
 	}
+}
+
+func (n *node) acks(t *testing.T, ref ident.Partition, by cluster.MemberLife, offsets ...ident.Offset) {
+	t.Helper()
+	n.settles(t, by, rpc.SettleOf{Partition: ref, Through: -1, Ack: offsets})
 }
 
 func (s *stage) released() int {
