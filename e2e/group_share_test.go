@@ -149,8 +149,8 @@ func (w *shareWorkers) awaitEach(n int) {
 	})
 }
 
-// pauses are the times between two deliveries of one of some partitions, from a moment on,
-// the longest last.
+// pauses are the times between two answers with something of one of some partitions, from a
+// moment on, the longest last.
 func (w *shareWorkers) pauses(partitions []int, from time.Time) (all []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,9 @@ func (w *shareWorkers) pauses(partitions []int, from time.Time) (all []time.Dura
 			if at.Before(from) {
 				continue
 			}
-			all = append(all, at.Sub(last))
+			if at.After(last) { // else it was in the same answer
+				all = append(all, at.Sub(last))
+			}
 			last = at
 		}
 	}
