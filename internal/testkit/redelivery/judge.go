@@ -38,9 +38,9 @@ func (h *History) Judge() Report {
 		if len(all) > 1 || all[0].Number > 1 {
 			r.Records++
 		}
-		for i, d := range all {
+		for i := range all {
 			h.seen(&r, all, i)
-			h.unseen(&r, all, i, d.Number)
+			h.unseen(&r, all, i)
 		}
 	}
 	slices.Sort(r.Unexplained)
@@ -69,7 +69,7 @@ func (h *History) seen(r *Report, all []*Delivery, i int) {
 
 // unseen judges deliveries that the cluster counts before the i-th one, and that no member
 // has had. A leader that is new gives out again under the number that there was.
-func (h *History) unseen(r *Report, all []*Delivery, i, number int) {
+func (h *History) unseen(r *Report, all []*Delivery, i int) {
 	counted, since := 0, time.Time{}
 	for _, d := range all[:i] {
 		counted = max(counted, d.Number)
@@ -77,7 +77,7 @@ func (h *History) unseen(r *Report, all []*Delivery, i, number int) {
 	if i > 0 {
 		since = all[i-1].Call.To
 	}
-	for range number - counted - 1 {
+	for range all[i].Number - counted - 1 {
 		r.Redeliveries++
 		if c := h.lost(Span{since, all[i].Call.To}); c != unexplained {
 			r.Causes[c]++

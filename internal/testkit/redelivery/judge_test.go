@@ -35,10 +35,6 @@ func settled(d redelivery.Delivery, said, heard int, taken bool) redelivery.Deli
 	return d
 }
 
-func of(kind redelivery.Kind, s redelivery.Span) redelivery.Fault {
-	return redelivery.Fault{Kind: kind, Span: s}
-}
-
 func ofLife(kind redelivery.Kind, life redelivery.Life, s redelivery.Span) redelivery.Fault {
 	return redelivery.Fault{Kind: kind, Life: life, Span: s}
 }
