@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -344,7 +345,9 @@ func TestATenthMemberMovesOnlyWhatMustMove(t *testing.T) {
 	}
 	before := balanced(9)
 	w.publish(partitions)
+	began := time.Now()
 	w.awaitEach(20)
+	calm := w.pauses(slices.Sorted(maps.Keys(before)), began)
 	joined, starved := time.Now(), c.Starved()
 	w.work("tenth")
 	after := balanced(10)
@@ -360,7 +363,7 @@ func TestATenthMemberMovesOnlyWhatMustMove(t *testing.T) {
 	w.awaitEach(20)
 	pauses := w.pauses(stayed, joined)
 	worst := pauses[len(pauses)-1]
-	t.Logf("%d of %d partitions moved; %d pauses of those that stayed: %s", moved, partitions, len(pauses), spread(pauses))
+	t.Logf("%d of %d partitions moved; %d pauses of those that stayed: %s; before it joined, of all: %s", moved, partitions, len(pauses), spread(pauses), spread(calm))
 	if moved != partitions/10 {
 		t.Errorf("%d partitions moved for a tenth member, %d have to", moved, partitions/10)
 	}
