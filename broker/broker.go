@@ -220,9 +220,9 @@ func (b *Broker) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.
 }
 
 // KeepReply keeps the reply to a request on a partition that this node leads, whose gateway
-// is gone.
-func (b *Broker) KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
-	return b.mail.KeepReply(ctx, to, r)
+// is gone: it has said so, or the cluster says it.
+func (b *Broker) KeepReply(ctx context.Context, to string, r *inbox.Reply, gone bool) (rpc.Handed, error) {
+	return b.mail.KeepReply(ctx, to, r, gone)
 }
 
 // KeptReply waits for such a reply.

@@ -98,7 +98,12 @@ func (p *pending) gets(t *testing.T, body string) {
 // requestCluster is three nodes with a topic of one partition.
 func requestCluster(t *testing.T, topic string) (c *harness.Cluster, leader, one, other *harness.Member) {
 	t.Helper()
-	c = harness.StartCluster(t, harness.ClusterOptions{})
+	return requestClusterOf(t, topic, harness.ClusterOptions{})
+}
+
+func requestClusterOf(t *testing.T, topic string, o harness.ClusterOptions) (c *harness.Cluster, leader, one, other *harness.Member) {
+	t.Helper()
+	c = harness.StartCluster(t, o)
 	c.API().CreateTopic(t, topic, `"partitions":1,"replicas":3`)
 	c.AwaitWhole(patience, topic)
 	leader = c.Member(harness.Leaders(c.API().Topic(t, topic))[0])
@@ -213,6 +218,56 @@ func TestARepeatDoesNotWaitForAPausedGateway(t *testing.T) {
 		}
 	}
 	first.gets(t, `"to p1"`)
+}
+
+// TestAGatewayThatIsCutOffTakesNoSecondReply cuts the gateway of a request off the others, or
+// off the leader of its partition alone. The reply is taken all the same, and no other one,
+// at whichever node it is given; the caller has it in the end.
+func TestAGatewayThatIsCutOffTakesNoSecondReply(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(l *harness.Links, through, leader *harness.Member){
+		"all":          func(l *harness.Links, through, _ *harness.Member) { l.Isolate(through.Name) },
+		"all, refused": func(l *harness.Links, through, _ *harness.Member) { l.Refuse(through.Name, "") },
+		"one":          func(l *harness.Links, through, leader *harness.Member) { l.Cut(through.Name, leader.Name) },
+		"one, refused": func(l *harness.Links, through, leader *harness.Member) { l.Refuse(through.Name, leader.Name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, leader, through, other := requestClusterOf(t, "cutoff", harness.ClusterOptions{Links: true})
+			s := takeSeat(t, client.New(other.URL), "cutoff")
+			served(t, client.New(through.URL), "cutoff")
+			first := ask(t.Context(), client.New(through.URL), "cutoff", "c1", `"c1"`, 2*time.Minute)
+			m := s.take()
+			cut(c.Links, through, leader)
+			began := time.Now()
+			harness.Await(t, patience, "the reply is taken", func() bool {
+				err := client.New(leader.URL).Reply(t.Context(), m.Inbox(), `"a"`, 0)
+				if err != nil && !passingRefusal(err) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			t.Logf("the reply is taken after %s", time.Since(began).Round(time.Millisecond))
+			for _, by := range []*harness.Member{through, other, leader} {
+				err := client.New(by.URL).Reply(t.Context(), m.Inbox(), `"b"`, 0)
+				t.Logf("a second one by %s: %v", by.Name, err)
+				if !refusedWith(err, "requester-gone") && !passingRefusal(err) {
+					t.Errorf("a second one by %s: %v", by.Name, err)
+				}
+			}
+			c.Links.Heal()
+			for _, by := range []*harness.Member{through, other, leader} {
+				harness.Await(t, patience, "a second reply is refused for good", func() bool {
+					err := client.New(by.URL).Reply(t.Context(), m.Inbox(), `"b"`, 0)
+					if err == nil {
+						t.Fatalf("a second one is taken by %s", by.Name)
+					}
+					return refusedWith(err, "requester-gone")
+				})
+			}
+			first.gets(t, `"a"`)
+			ask(t.Context(), client.New(other.URL), "cutoff", "c1", `"c1"`, 30*time.Second).gets(t, `"a"`)
+		})
+	}
 }
 
 // TestOneCorrelationIdTwiceAtOnceIsOneRequest asks through two gateways, and twice through one.

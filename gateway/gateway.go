@@ -68,7 +68,10 @@ type Config struct {
 	About func() census.Figures
 	// FeedAge is how long ago a coordinator was heard that hears the one that leads;
 	// nil: this node follows none that could fall silent.
-	FeedAge     func() time.Duration
+	FeedAge func() time.Duration
+	// Life is the life of the node at hand, 0 if none counts, and whether it has a lease of
+	// it; nil: the node is alone.
+	Life        func() (life ident.BrokerEpoch, held bool)
 	Coordinator Coordinator  // required
 	Node        ident.NodeID // required
 	Name        string       // of the node
@@ -143,7 +146,7 @@ func New(cfg Config) *Gateway {
 	})
 	g.ask = ask.New(ask.Config{
 		Self: cfg.Node, Topology: g.present, Changes: cfg.Coordinator, Publisher: g.publisher, Reader: g.router,
-		Peer: askable(cfg.Peer), Mail: mail(cfg), Registerer: cfg.Registerer,
+		Life: cfg.Life, Peer: askable(cfg.Peer), Mail: mail(cfg), Registerer: cfg.Registerer,
 	})
 	delivered := deliver.NewMetrics(cfg.Registerer)
 	origins := origin.New(cfg.AllowedOrigins, cfg.Advertised)

@@ -114,11 +114,16 @@ func (m *Mailbox) mineLocked(to string) (inbox.Address, error) {
 	return a, nil
 }
 
-// KeepReply takes a reply. The first one counts. When its request was kept only who collects
+// KeepReply takes a reply whose gateway takes none by itself any more: it has said so (gone),
+// or the life of its node is over. Whoever only cannot reach the gateway is refused, for it
+// may have a reply already. The first one counts. When its request was kept only who collects
 // knows, who has read it; it was not later than now.
-func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
+func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply, gone bool) (rpc.Handed, error) {
 	m.mu.Lock()
 	a, err := m.mineLocked(to)
+	if err == nil && !gone && !m.snapshot.Ended(cluster.Life{Node: a.Node, Epoch: a.Life}) {
+		err = errNotGone
+	}
 	if err != nil {
 		m.mu.Unlock()
 		return 0, err
@@ -145,6 +150,8 @@ func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply) (rpc.H
 	m.kept.WithLabelValues("full").Inc()
 	return 0, full()
 }
+
+var errNotGone = fault.New(fault.LeaderUnavailable, "the gateway that was asked counts as alive: it takes the reply, once it can be reached, or the leader of the request's partition does, once the cluster takes it for dead")
 
 func full() error {
 	return fault.New(fault.Limit, "the leader of the request's partition keeps as many replies as it may for requests whose gateway is gone; try again in a moment").

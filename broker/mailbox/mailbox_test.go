@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	here, there = ident.NodeID{1}, ident.NodeID{2}
 	topic       = ident.TopicID{7}
+	asked       = ident.BrokerEpoch(10) // the life of the gateway, which is over
 )
 
 // post is a mailbox of a node that leads partitions 0 and 1 of a topic.
@@ -54,18 +55,23 @@ func (p *post) lead(leaders ...ident.NodeID) {
 	for i, id := range leaders {
 		to.Partitions = append(to.Partitions, cluster.Partition{Index: ident.Index(i), Leader: id})
 	}
-	p.Apply(&cluster.Snapshot{ByID: map[ident.TopicID]*cluster.Topic{topic: to}})
+	nodes := map[ident.NodeID]*cluster.Node{there: {ID: there, BrokerEpoch: asked, State: cluster.Dead, Ended: asked}}
+	p.Apply(&cluster.Snapshot{Index: 20, ByID: map[ident.TopicID]*cluster.Topic{topic: to}, Nodes: nodes})
 }
 
 // inboxOf is the inbox of request n of a partition, which waits a minute.
 func inboxOf(n byte, of ident.Index) string {
-	a := inbox.Address{Topic: topic, Node: there, Token: inbox.Token{n}, Lasting: true, Partition: of, Timeout: time.Minute}
+	a := inbox.Address{Topic: topic, Node: there, Token: inbox.Token{n}, Lasting: true, Life: asked, Partition: of, Timeout: time.Minute}
 	return a.String()
 }
 
 // put says what became of a reply.
 func (p *post) put(to, value string) string {
-	h, err := p.KeepReply(p.t.Context(), to, &inbox.Reply{Value: []byte(value)})
+	return p.putAs(to, value, false)
+}
+
+func (p *post) putAs(to, value string, gone bool) string {
+	h, err := p.KeepReply(p.t.Context(), to, &inbox.Reply{Value: []byte(value)}, gone)
 	if err != nil {
 		return fault.KindOf(err).Code()
 	}
@@ -174,6 +180,31 @@ func TestWhoDoesNotLeadKeepsNothing(t *testing.T) {
 		p.sure = false
 		same(t, p.put(y, "b"), "leader-unavailable")
 		same(t, p.get(y, time.Minute, time.Second)(), "leader-unavailable 0s")
+	})
+}
+
+// Whether a gateway is gone is for the cluster to say, or for itself: whoever cannot reach it
+// does not know.
+func TestNothingIsKeptForAGatewayThatCountsAsAlive(t *testing.T) {
+	in(t, func(t *testing.T, p *post) {
+		of := func(n byte, life ident.BrokerEpoch, node ident.NodeID) string {
+			a := inbox.Address{Topic: topic, Node: node, Token: inbox.Token{n}, Lasting: true, Life: life, Timeout: time.Minute}
+			return a.String()
+		}
+		for i, x := range []struct {
+			life ident.BrokerEpoch
+			node ident.NodeID
+			want string
+		}{
+			{0, there, "kept"}, {9, there, "kept"}, {10, there, "kept"},
+			{11, there, "leader-unavailable"},                                          // a life of which this node has yet to hear
+			{20, ident.NodeID{9}, "kept"}, {21, ident.NodeID{9}, "leader-unavailable"}, // a node that was forgotten, and a young one
+		} {
+			to := of(byte(i), x.life, x.node)
+			same(t, p.put(to, "a"), x.want)
+			want := map[string]string{"kept": "second", "leader-unavailable": "kept"}[x.want]
+			same(t, p.putAs(to, "b", true), want)
+		}
 	})
 }
 

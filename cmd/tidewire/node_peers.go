@@ -157,11 +157,11 @@ func (b backend) RecordStatus(ctx context.Context, s rpc.RecordStatusOf) ([]rpc.
 	return b.broker.RecordStatus(ctx, s)
 }
 
-func (b backend) KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
+func (b backend) KeepReply(ctx context.Context, to string, r *inbox.Reply, gone bool) (rpc.Handed, error) {
 	if err := b.refusal(); err != nil {
 		return 0, err
 	}
-	return b.broker.KeepReply(ctx, to, r)
+	return b.broker.KeepReply(ctx, to, r, gone)
 }
 
 func (b backend) KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error) {

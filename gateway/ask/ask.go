@@ -46,7 +46,9 @@ type Peer interface {
 // Mail is a broker that leads partitions, this node's or another's, knows the requests there
 // that can be repeated, and keeps the replies to those whose gateway is gone.
 type Mail interface {
-	KeepReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error)
+	// KeepReply keeps a reply, where its gateway takes none by itself any more: it says so
+	// itself (gone), or the cluster does.
+	KeepReply(ctx context.Context, to string, r *inbox.Reply, gone bool) (rpc.Handed, error)
 	// KeptReply waits so long for a reply. until is the deadline of the request, in ms
 	// since 1970 by the clock of the leader.
 	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (rpc.Collected, error)
@@ -56,7 +58,10 @@ type Mail interface {
 
 // Config of Ask. What is not marked is required.
 type Config struct {
-	Self      ident.NodeID
+	Self ident.NodeID
+	// Life is the life of this node at hand, 0 if none counts, and whether it is sure of it:
+	// it has a lease. nil: the node is alone, and always sure.
+	Life      func() (life ident.BrokerEpoch, held bool)
 	Topology  topology.Present
 	Changes   Changes // nil: a leader that moves is found by asking
 	Publisher Publisher
@@ -86,7 +91,7 @@ type Ask struct {
 	byKey      map[key]*lasting
 	byToken    map[inbox.Token]*lasting
 	collecting int
-	beat       time.Time // when the loop looked last; zero while nothing lasts
+	beat       beat
 	draining   bool
 	ended      bool // this life of the gateway is over, as far as inboxes go
 }
@@ -95,6 +100,9 @@ type Ask struct {
 func New(cfg Config) *Ask {
 	cfg.Pending = cmp.Or(cfg.Pending, 1<<16)
 	cfg.KeptBytes = cmp.Or(cfg.KeptBytes, 64<<20)
+	if cfg.Life == nil {
+		cfg.Life = func() (ident.BrokerEpoch, bool) { return 0, true }
+	}
 	a := &Ask{
 		cfg: cfg, wake: make(chan struct{}, 1), box: inbox.NewBox(inbox.Bounds{Entries: cfg.Pending, Bytes: cfg.KeptBytes}),
 		byKey: map[key]*lasting{}, byToken: map[inbox.Token]*lasting{},
@@ -162,7 +170,7 @@ func (a *Ask) Settle(ctx context.Context, moment time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, handTime)
 	defer cancel()
 	for _, x := range left {
-		_, _ = a.keep(ctx, a.cfg.Topology.Snapshot(), &x.to, x.reply) // one that is lost ends in reply-timeout
+		_, _ = a.keep(ctx, a.cfg.Topology.Snapshot(), &x.to, x.reply, true) // one that is lost ends in reply-timeout
 	}
 }
 

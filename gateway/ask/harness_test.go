@@ -45,9 +45,11 @@ type world struct {
 	spoil   func(publish.Result) (publish.Result, bool) // what a publisher hears; false: nothing is kept
 	hold    chan struct{}                               // not nil: publishing waits
 	cut     map[ident.NodeID]bool                       // out of reach of the others
-	calls   int                                         // between gateways
-	mute    map[ident.NodeID]bool                       // they answer nothing
-	lose    bool                                        // answers between nodes are lost
+	split   map[[2]ident.NodeID]bool                    // pairs that cannot reach one another
+	lives   map[ident.NodeID]standing
+	calls   int                   // between gateways
+	mute    map[ident.NodeID]bool // they answer nothing
+	lose    bool                  // answers between nodes are lost
 	waiting sync.WaitGroup
 }
 
@@ -55,6 +57,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		Broker: memlog.New(), t: t, asks: map[ident.NodeID]*ask.Ask{}, mail: map[ident.NodeID]*mailbox{}, changed: make(chan struct{}),
 		found: map[string]publish.Result{}, hash: map[string][16]byte{}, cut: map[ident.NodeID]bool{},
+		split: map[[2]ident.NodeID]bool{}, lives: map[ident.NodeID]standing{},
 	}
 	w.MaxMessageBytes = 1000
 	w.topic = w.Topic("orders", 1)
@@ -66,7 +69,8 @@ func newWorld(t *testing.T) *world {
 		Groups: map[ident.TopicID]*cluster.GroupTable{w.topic.ID: none.With(group)}, Nodes: map[ident.NodeID]*cluster.Node{},
 	}
 	for _, id := range []ident.NodeID{one, two, three} {
-		w.snap.Nodes[id] = &cluster.Node{ID: id, State: cluster.Alive, Roles: []string{"gateway", "broker"}}
+		w.snap.Nodes[id] = &cluster.Node{ID: id, State: cluster.Alive, Roles: []string{"gateway", "broker"}, BrokerEpoch: 1}
+		w.lives[id] = standing{epoch: 1, until: time.Now().Add(time.Hour)}
 		w.mail[id] = newMailbox(t)
 		w.start(id)
 	}
@@ -77,7 +81,7 @@ func newWorld(t *testing.T) *world {
 // start begins a life of a gateway.
 func (w *world) start(id ident.NodeID, change ...func(*ask.Config)) *ask.Ask {
 	cfg := ask.Config{
-		Self: id, Topology: w, Changes: w, Publisher: w, Reader: w,
+		Self: id, Topology: w, Changes: w, Publisher: w, Reader: w, Life: func() (ident.BrokerEpoch, bool) { return w.life(id) },
 		Peer: func(to ident.NodeID) (ask.Peer, error) { return link{w, id, to}, nil },
 		Mail: func(to ident.NodeID) (ask.Mail, error) { return link{w, id, to}, nil },
 	}
@@ -133,6 +137,9 @@ func (w *world) state(id ident.NodeID, to cluster.NodeState) {
 	w.change(func(s *cluster.Snapshot) {
 		n := *s.Nodes[id]
 		n.State = to
+		if to == cluster.Dead {
+			n.Ended = n.BrokerEpoch
+		}
 		s.Nodes[id] = &n
 	})
 }

@@ -30,7 +30,7 @@ type lasting struct {
 	accepted Accepted
 	// timestamp is when it was kept, in ms since 1970 by the leader's clock; 0: not known.
 	timestamp int64
-	doubt     bool    // its reply may have come while this process did not run
+	sought    bool    // its reply is looked for at the leader
 	calls     []*Call // that are to hear that it is kept
 }
 
@@ -65,8 +65,9 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 	}
 	before, _ := a.box.Next()
 	if k == nil {
+		life, _ := a.cfg.Life()
 		k = &lasting{key: name, hash: hash, until: c.caller.Until, address: inbox.Address{
-			Topic: t.ID, Node: a.cfg.Self, Process: a.process, Token: drawn(), Lasting: true, Partition: place(t, q), Timeout: q.Timeout,
+			Topic: t.ID, Node: a.cfg.Self, Process: a.process, Token: drawn(), Lasting: true, Life: life, Partition: place(t, q), Timeout: q.Timeout,
 		}}
 		if !a.box.Hold(k.address.Token, k.address.Ref(), k.until) {
 			a.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidewire/internal/cluster"
 	"tidewire/internal/fault"
 	"tidewire/internal/ident"
 	"tidewire/internal/inbox"
@@ -27,7 +28,7 @@ func (l link) cross() error {
 	if l.from != l.to {
 		l.w.calls++
 	}
-	if l.from != l.to && (l.w.cut[l.to] || l.w.cut[l.from]) {
+	if l.from != l.to && (l.w.cut[l.to] || l.w.cut[l.from] || l.w.split[[2]ident.NodeID{l.from, l.to}] || l.w.split[[2]ident.NodeID{l.to, l.from}]) {
 		return fault.New(fault.LeaderUnavailable, "cut")
 	}
 	return nil
@@ -86,12 +87,18 @@ func (l link) leads() error {
 	return nil
 }
 
-func (l link) KeepReply(ctx context.Context, to string, r *inbox.Reply) (h rpc.Handed, err error) {
+func (l link) KeepReply(ctx context.Context, to string, r *inbox.Reply, gone bool) (h rpc.Handed, err error) {
 	if err := l.mute(ctx); err != nil {
 		return 0, err
 	}
 	if err = l.cross(); err == nil {
 		err = l.leads()
+	}
+	if err == nil {
+		a, _ := inbox.Parse(to)
+		if life := (cluster.Life{Node: a.Node, Epoch: a.Life}); !gone && !l.w.Snapshot().Ended(life) {
+			err = fault.New(fault.LeaderUnavailable, "it counts as alive")
+		}
 	}
 	if err == nil {
 		if h, err = l.w.mail[l.to].keep(to, r); err == nil {

@@ -60,7 +60,7 @@ func gone() error {
 
 // Here says that a reply finds its requester, or nobody, without waiting for anything.
 func (a *Ask) Here(d Dest) bool {
-	return d.address.Node == a.cfg.Self && (!d.address.Lasting || a.mine(&d.address))
+	return d.address.Node == a.cfg.Self && (!d.address.Lasting || a.mine(&d.address) && a.judge(&d.address) == here)
 }
 
 // Reply brings a reply to its requester, or to where a repeat of the request collects it.
@@ -87,45 +87,35 @@ func (a *Ask) reply(ctx context.Context, d Dest, r *inbox.Reply) (way string, er
 		return "", TooLarge(d, n)
 	}
 	to := &d.address
-	if a.mine(to) && !a.doubts(to) {
-		if err := a.take(to.Token, r); !fault.Is(err, fault.RequesterGone) || a.mine(to) {
-			return local, err
+	if a.mine(to) {
+		switch v, by := a.first(to, r); {
+		case by != here, v == inbox.Gone && !a.mine(to): // it ended in between
+		case v == inbox.Full:
+			return "", errFull
+		case v == inbox.Gone:
+			return "", gone()
+		default:
+			return local, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
-	doubt := false
+	e := errand{Ask: a, to: to, reply: r}
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		s := a.cfg.Topology.Snapshot()
-		away := !a.lives(s, to)
-		var handed rpc.Handed
-		if !away {
-			if way = forwarded; to.Node == a.cfg.Self {
-				way = local
-			}
-			handed, err = a.forward(ctx, to, r)
-			away = err == nil && handed == rpc.HandedWrongly
-		}
-		if away && !to.Lasting {
-			return "", gone()
-		}
-		if to.Lasting && (away || unreached(err)) {
-			way = kept
-			handed, err = a.keep(ctx, s, to, r)
-		}
+		way, handed, err := e.once(ctx, s)
 		switch {
 		case err == nil && handed == rpc.HandedOver:
 			return way, nil
-		case err == nil && doubt:
+		case err == nil && e.doubt:
 			return "", unsureReply() // that there was a reply may be this one
 		case err == nil:
 			return "", gone()
 		case !unreached(err):
 			return "", err
 		}
-		doubt = doubt || fault.Is(err, fault.UnknownOutcome)
 		if !a.await(ctx, s.Index, pause) {
-			if doubt {
+			if e.doubt {
 				return "", unsureReply()
 			}
 			return "", err
@@ -144,50 +134,45 @@ func TooLarge(d Dest, n int) error {
 		With("max_message_bytes", most)
 }
 
-// take gives a reply to who waits for it here.
-func (a *Ask) take(token inbox.Token, r *inbox.Reply) error {
-	switch a.put(token, r) {
-	case inbox.Gone:
-		return gone()
-	case inbox.Full:
-		return fault.New(fault.Limit, "the node keeps as many replies for repeated requests as it may; reply again in a moment").With("limit", "max_kept_replies").Overload()
-	}
-	return nil
+var errFull = fault.New(fault.Limit, "the node keeps as many replies for repeated requests as it may; reply again in a moment").With("limit", "max_kept_replies").Overload()
+
+// put gives a reply to those who wait here.
+func (a *Ask) put(token inbox.Token, r *inbox.Reply) {
+	a.mu.Lock()
+	callers, _ := a.box.Put(token, r)
+	a.mu.Unlock()
+	tell(callers, r)
 }
 
-func (a *Ask) put(token inbox.Token, r *inbox.Reply) inbox.Put {
+// first does so where this gateway decides that it is the first; else it does nothing.
+func (a *Ask) first(to *inbox.Address, r *inbox.Reply) (inbox.Put, judge) {
 	a.mu.Lock()
-	callers, v := a.box.Put(token, r)
+	if by := a.judgeLocked(a.byToken[to.Token]); by != here && !a.box.Answered(to.Token) {
+		a.mu.Unlock()
+		return 0, by
+	}
+	callers, v := a.box.Put(to.Token, r)
 	a.mu.Unlock()
+	tell(callers, r)
+	return v, here
+}
+
+func tell(callers []*inbox.Caller, r *inbox.Reply) {
 	for _, c := range callers {
 		c.Of.(*Call).answered(r, nil)
 	}
-	return v
 }
 
-// forward hands a reply to the gateway that was asked.
-func (a *Ask) forward(ctx context.Context, to *inbox.Address, r *inbox.Reply) (rpc.Handed, error) {
-	if to.Node == a.cfg.Self {
-		return a.receive(ctx, to, r)
-	}
-	p, err := a.cfg.Peer(to.Node)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, handTime)
-	defer cancel()
-	return p.HandReply(ctx, to.String(), r)
-}
-
-// keep gives a reply to the leader of the request's partition.
-func (a *Ask) keep(ctx context.Context, s snapshot, to *inbox.Address, r *inbox.Reply) (rpc.Handed, error) {
+// keep gives a reply to the leader of the request's partition; gone: its gateway has said
+// that it takes none by itself.
+func (a *Ask) keep(ctx context.Context, s snapshot, to *inbox.Address, r *inbox.Reply, gone bool) (rpc.Handed, error) {
 	m, err := a.mail(s, to.Ref())
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, handTime)
 	defer cancel()
-	return m.KeepReply(ctx, to.String(), r)
+	return m.KeepReply(ctx, to.String(), r, gone)
 }
 
 // mail is the leader of a partition.
@@ -215,13 +200,31 @@ func (a *Ask) lives(s snapshot, to *inbox.Address) bool {
 	return a.cfg.Peer != nil && n != nil && n.Serves() && n.Gateway()
 }
 
-// ServeReply takes the reply to a request of this gateway, from another one.
+// ServeReply takes the reply to a request of this gateway, from another one. One of a third
+// gateway's it passes on: whoever gives it cannot reach that.
 func (a *Ask) ServeReply(ctx context.Context, to string, r *inbox.Reply) (rpc.Handed, error) {
 	address, err := inbox.Parse(to)
 	if err != nil {
 		return 0, fault.New(fault.Invalid, "%w", err)
 	}
+	if address.Node != a.cfg.Self {
+		return a.hand(ctx, address.Node, handTime, &address, r)
+	}
 	return a.receive(ctx, &address, r)
+}
+
+// hand gives a reply to another gateway: to the one that was asked, or to one that passes it on.
+func (a *Ask) hand(ctx context.Context, by ident.NodeID, within time.Duration, to *inbox.Address, r *inbox.Reply) (rpc.Handed, error) {
+	if a.cfg.Peer == nil {
+		return 0, fault.New(fault.LeaderUnavailable, "node %s cannot be reached: there is no other node", by)
+	}
+	p, err := a.cfg.Peer(by)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return p.HandReply(ctx, to.String(), r)
 }
 
 // receive takes the reply to a request of this gateway's own, if it is the first.
@@ -229,20 +232,21 @@ func (a *Ask) receive(ctx context.Context, to *inbox.Address, r *inbox.Reply) (r
 	if !a.mine(to) {
 		return rpc.HandedWrongly, nil
 	}
-	if a.doubts(to) {
-		handed, err := a.keep(ctx, a.cfg.Topology.Snapshot(), to, r)
+	switch v, by := a.first(to, r); {
+	case by == nobody:
+		return 0, fault.New(fault.LeaderUnavailable, "the gateway that was asked is not sure to count as alive: it takes no reply until it is, or until the leader of the request's partition decides")
+	case by == leader:
+		handed, err := a.keep(ctx, a.cfg.Topology.Snapshot(), to, r, true)
 		if err == nil && handed == rpc.HandedOver {
 			a.put(to.Token, r) // who looks there may have been quicker
 		}
 		return handed, err
-	}
-	switch err := a.take(to.Token, r); {
-	case fault.Is(err, fault.RequesterGone) && !a.mine(to): // it ended in between
+	case v == inbox.Gone && !a.mine(to): // it ended in between
 		return rpc.HandedWrongly, nil
-	case fault.Is(err, fault.RequesterGone):
+	case v == inbox.Gone:
 		return rpc.HandedNobody, nil
-	case err != nil:
-		return 0, err
+	case v == inbox.Full:
+		return 0, errFull
 	}
 	return rpc.HandedOver, nil
 }

@@ -61,6 +61,15 @@ func (n *Node) Over() bool { return n.Ended == n.BrokerEpoch }
 // Coming says that the latest life has registered and has yet to activate itself.
 func (n *Node) Coming() bool { return !n.Serves() && !n.Over() }
 
+// Ended says that a life of a node is over. One that is younger than the snapshot is not.
+func (s *Snapshot) Ended(l Life) bool {
+	n := s.Nodes[l.Node]
+	if n == nil {
+		return uint64(l.Epoch) <= s.Index // the epoch is the index of its registration
+	}
+	return n.BrokerEpoch > l.Epoch || n.Ended >= l.Epoch
+}
+
 // Broker says that the node has the broker role.
 func (n *Node) Broker() bool { return slices.Contains(n.Roles, "broker") }
 

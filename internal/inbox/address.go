@@ -18,17 +18,18 @@ type (
 
 // Address is an inbox: where a reply goes. As text it is opaque to clients:
 //
-//	base64url of  version | topic | node | process | token [| partition | timeout]
-//	bytes            1       16     16       8        16         4           4
+//	base64url of  version | topic | node | process | token [| life | partition | timeout]
+//	bytes            1       16     16       8        16       8        4           4
 type Address struct {
 	Topic   ident.TopicID // of the request: the right to reply is asked for there
 	Node    ident.NodeID  // the gateway that was asked
 	Process Process       // in this life of it
 	Token   Token
 	// Lasting says that the request has a correlation id of its client's, so that it can be
-	// repeated elsewhere: a reply whose gateway is gone is kept at the leader of Partition,
-	// no longer than Timeout.
+	// repeated elsewhere: once the Life of the node is over a reply is kept at the leader of
+	// Partition, no longer than Timeout.
 	Lasting   bool
+	Life      ident.BrokerEpoch // 0: none counted when it was asked
 	Partition ident.Index
 	Timeout   time.Duration // whole milliseconds, at most MaxTimeout
 }
@@ -41,9 +42,9 @@ const (
 )
 
 const (
-	version      = 1
+	version      = 2
 	briefBytes   = 1 + 16 + 16 + 8 + 16
-	lastingBytes = briefBytes + 4 + 4
+	lastingBytes = briefBytes + 8 + 4 + 4
 	// MaxText is the length of the longest inbox.
 	MaxText = (lastingBytes*8 + 5) / 6
 )
@@ -61,6 +62,7 @@ func (a *Address) String() string {
 	b = append(b, a.Process[:]...)
 	b = append(b, a.Token[:]...)
 	if a.Lasting {
+		b = binary.BigEndian.AppendUint64(b, uint64(a.Life))
 		b = binary.BigEndian.AppendUint32(b, uint32(a.Partition))
 		b = binary.BigEndian.AppendUint32(b, uint32(a.Timeout/time.Millisecond))
 	}
@@ -85,8 +87,9 @@ func Parse(s string) (a Address, err error) {
 	take(a.Token[:])
 	if len(b) > 0 {
 		a.Lasting = true
-		a.Partition = ident.Index(binary.BigEndian.Uint32(b))
-		a.Timeout = time.Duration(binary.BigEndian.Uint32(b[4:])) * time.Millisecond
+		a.Life = ident.BrokerEpoch(binary.BigEndian.Uint64(b))
+		a.Partition = ident.Index(binary.BigEndian.Uint32(b[8:]))
+		a.Timeout = time.Duration(binary.BigEndian.Uint32(b[12:])) * time.Millisecond
 		if a.Timeout < MinTimeout || a.Timeout > MaxTimeout {
 			return Address{}, errAddress
 		}

@@ -20,6 +20,7 @@ func drawAddress(t *rapid.T) Address {
 	bytes("process", a.Process[:])
 	bytes("token", a.Token[:])
 	if a.Lasting = rapid.Bool().Draw(t, "lasting"); a.Lasting {
+		a.Life = ident.BrokerEpoch(rapid.Uint64().Draw(t, "life"))
 		a.Partition = ident.Index(rapid.Uint32().Draw(t, "partition"))
 		a.Timeout = time.Duration(rapid.Int64Range(1, int64(MaxTimeout/time.Millisecond)).Draw(t, "ms")) * time.Millisecond
 	}

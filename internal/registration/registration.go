@@ -108,6 +108,12 @@ func (r *Registration) Holds() bool {
 	return s.life.Epoch != 0 && time.Now().Before(s.leases.Until())
 }
 
+// Counts is the epoch of the life at hand, 0 if none counts, and what Holds says of it.
+func (r *Registration) Counts() (ident.BrokerEpoch, bool) {
+	s := r.state.Load()
+	return s.life.Epoch, s.life.Epoch != 0 && time.Now().Before(s.leases.Until())
+}
+
 // Leads says whether this node, which has acted on the snapshot of an index and none after
 // it, is sure at this moment to lead what that says. It asks for more than Holds does: no
 // lease of a coordinator that knew more than the snapshot counts.

@@ -53,9 +53,9 @@ type BrokerBackend interface {
 	Standings(ctx context.Context, s StandingsOf) ([]GroupStanding, error)
 	RecordStatus(ctx context.Context, s RecordStatusOf) ([]RecordStatus, error)
 	// KeepReply keeps the reply to a request whose gateway is gone, at the leader of its
-	// partition; KeptReply waits so long for one, or until the request's deadline, in ms
-	// since 1970 by this node's clock.
-	KeepReply(ctx context.Context, to string, r *inbox.Reply) (Handed, error)
+	// partition: it says so itself (gone), or the cluster does. KeptReply waits so long for
+	// one, or until the request's deadline, in ms since 1970 by this node's clock.
+	KeepReply(ctx context.Context, to string, r *inbox.Reply, gone bool) (Handed, error)
 	KeptReply(ctx context.Context, to string, until int64, wait time.Duration) (Collected, error)
 	// Original finds the record that an idempotency key brought, and waits until it is
 	// committed. Another content under the key is an error.

@@ -35,6 +35,7 @@ type broker struct {
 	wait   func(ident.Partition, ident.Offset) (<-chan struct{}, error)
 	follow func(context.Context, Follow, FollowerStream) error
 	life   cluster.Life
+	gone   bool // of the latest reply to keep
 
 	take      func(context.Context, Take) (Taken, error)
 	settle    func(context.Context, Settle) (Settled, error)
@@ -183,7 +184,8 @@ func await[T any](t testing.TB, c <-chan T) T {
 // refusing is an address at which nobody listens.
 func refusing(t testing.TB) string { return ports.Keep(t) }
 
-func (b *broker) KeepReply(_ context.Context, to string, r *inbox.Reply) (Handed, error) {
+func (b *broker) KeepReply(_ context.Context, to string, r *inbox.Reply, gone bool) (Handed, error) {
+	b.gone = gone
 	return b.mail.keep(to, r)
 }
 

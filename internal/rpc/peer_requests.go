@@ -23,9 +23,12 @@ func (r *Peer) CollectReply(ctx context.Context, to string, wait time.Duration) 
 	return r.collected(call(ctx, r, fault.LeaderUnavailable, asks, r.services.CollectReply, &tidewirepb.CollectReplyRequest{Inbox: to, WaitNs: int64(wait)}))
 }
 
-// KeepReply gives a reply to the leader of the request's partition.
-func (r *Peer) KeepReply(ctx context.Context, to string, x *inbox.Reply) (Handed, error) {
-	a, err := call(ctx, r, fault.LeaderUnavailable, changes, r.broker.KeepReply, handMessage(to, x))
+// KeepReply gives a reply to the leader of the request's partition; gone: its gateway has
+// said that it takes none by itself.
+func (r *Peer) KeepReply(ctx context.Context, to string, x *inbox.Reply, gone bool) (Handed, error) {
+	m := handMessage(to, x)
+	m.Gone = gone
+	a, err := call(ctx, r, fault.LeaderUnavailable, changes, r.broker.KeepReply, m)
 	return Handed(a.GetHanded()), err
 }
 

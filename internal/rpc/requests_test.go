@@ -61,7 +61,7 @@ func TestRepliesGoToGatewaysAndToLeaders(t *testing.T) {
 	}
 	var to string
 	var got *inbox.Reply
-	handed, refusal := HandedOver, error(nil)
+	handed, refusal, gone := HandedOver, error(nil), false
 	var until int64
 	var wait time.Duration
 	var back Collected
@@ -76,10 +76,11 @@ func TestRepliesGoToGatewaysAndToLeaders(t *testing.T) {
 		},
 	}
 	s.Node(&node{replies: x})
-	s.Broker(&broker{mail: x})
+	mail := &broker{mail: x}
+	s.Broker(mail)
 	give := map[string]func() (Handed, error){
 		"a gateway": func() (Handed, error) { return r.HandReply(t.Context(), "in", reply) },
-		"a leader":  func() (Handed, error) { return r.KeepReply(t.Context(), "in", reply) },
+		"a leader":  func() (Handed, error) { return r.KeepReply(t.Context(), "in", reply, gone) },
 	}
 	for name, f := range give {
 		for _, handed = range []Handed{HandedOver, HandedNobody, HandedWrongly} {
@@ -87,6 +88,10 @@ func TestRepliesGoToGatewaysAndToLeaders(t *testing.T) {
 			if h, err := f(); h != handed || err != nil || to != "in" || !reflect.DeepEqual(got, reply) {
 				t.Errorf("%s: %v %v %q %+v", name, h, err, to, got)
 			}
+			if name == "a leader" && mail.gone != gone {
+				t.Errorf("the gateway is gone: %v, want %v", mail.gone, gone)
+			}
+			gone = !gone
 		}
 		refusal = fault.New(fault.Limit, "full").Overload()
 		if _, err := f(); !fault.Is(err, fault.Limit) || fault.As(err).Status() != 503 {

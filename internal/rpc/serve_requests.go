@@ -31,7 +31,9 @@ func (v brokerService) KeepReply(ctx context.Context, r *tidewirepb.HandReplyReq
 	if err != nil {
 		return nil, err
 	}
-	return hand(ctx, r, b.KeepReply)
+	return hand(ctx, r, func(ctx context.Context, to string, x *inbox.Reply) (Handed, error) {
+		return b.KeepReply(ctx, to, x, r.Gone)
+	})
 }
 
 func (v brokerService) KeptReply(ctx context.Context, r *tidewirepb.CollectReplyRequest) (*tidewirepb.CollectReplyResponse, error) {

@@ -2897,6 +2897,7 @@ type HandReplyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Inbox         string                 `protobuf:"bytes,1,opt,name=inbox,proto3" json:"inbox,omitempty"`
 	Reply         *Reply                 `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	Gone          bool                   `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"` // at a leader: the gateway of the inbox has said that it takes no reply by itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2943,6 +2944,13 @@ func (x *HandReplyRequest) GetReply() *Reply {
 		return x.Reply
 	}
 	return nil
+}
+
+func (x *HandReplyRequest) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 type HandReplyResponse struct {
@@ -5222,10 +5230,11 @@ const file_tidewire_proto_rawDesc = "" +
 	"\x05value\x18\x04 \x01(\fR\x05value\x1a2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"f\n" +
 	"\x10HandReplyRequest\x12\x14\n" +
 	"\x05inbox\x18\x01 \x01(\tR\x05inbox\x12(\n" +
-	"\x05reply\x18\x02 \x01(\v2\x12.tidewire.v1.ReplyR\x05reply\"\x7f\n" +
+	"\x05reply\x18\x02 \x01(\v2\x12.tidewire.v1.ReplyR\x05reply\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\x7f\n" +
 	"\x11HandReplyResponse\x12=\n" +
 	"\x06handed\x18\x01 \x01(\x0e2%.tidewire.v1.HandReplyResponse.HandedR\x06handed\"+\n" +
 	"\x06Handed\x12\b\n" +
