@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"tidewire/internal/fault"
@@ -192,7 +193,27 @@ func (a *Ask) fromGateway(ctx context.Context, to *inbox.Address) (rpc.Collected
 	if err != nil {
 		return rpc.Collected{}, err
 	}
+	if over(a.cfg.Topology.Snapshot(), to) {
+		return p.CollectReply(ctx, to.String(), collectWait)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer func() { cancel(); watching.Wait() }()
+	watching.Go(func() {
+		a.awaitOver(ctx, to)
+		cancel()
+	})
 	return p.CollectReply(ctx, to.String(), collectWait)
+}
+
+// awaitOver waits until the life is over in which a gateway was asked: from then on it may
+// not answer any more, and the leader has what comes.
+func (a *Ask) awaitOver(ctx context.Context, to *inbox.Address) {
+	s := a.cfg.Topology.Snapshot()
+	for ctx.Err() == nil && !over(s, to) {
+		a.await(ctx, s.Index, collectWait)
+		s = a.cfg.Topology.Snapshot()
+	}
 }
 
 // fromLeader waits at the leader of the request's partition.

@@ -13,7 +13,9 @@ import (
 const (
 	// mostRelays bounds the gateways that are asked to pass a reply on, and relayTime each.
 	mostRelays = 3
-	relayTime  = time.Second
+	relayTime  = 500 * time.Millisecond
+	// lookTime bounds the question whether a gateway has a reply.
+	lookTime = 500 * time.Millisecond
 )
 
 // errand is a reply on its way.
@@ -30,7 +32,14 @@ type errand struct {
 func (e *errand) once(ctx context.Context, s snapshot) (way string, handed rpc.Handed, err error) {
 	said := false // by the gateway itself, that it is gone
 	away := !e.lives(s, e.to)
-	if !away {
+	switch {
+	case away:
+	case over(s, e.to) && e.to.Node != e.cfg.Self:
+		if e.answered(ctx) {
+			return forwarded, rpc.HandedNobody, nil
+		}
+		away = true
+	default:
 		if way = forwarded; e.to.Node == e.cfg.Self {
 			way = local
 		}
@@ -46,6 +55,19 @@ func (e *errand) once(ctx context.Context, s snapshot) (way string, handed rpc.H
 		return kept, handed, err
 	}
 	return way, handed, err
+}
+
+// answered says that a gateway in another life has had the reply to a request in an earlier
+// one. It decides about none any more.
+func (e *errand) answered(ctx context.Context) bool {
+	p, err := e.cfg.Peer(e.to.Node)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	got, err := p.CollectReply(ctx, e.to.String(), 0)
+	return err == nil && (got.Reply != nil || got.Fate == rpc.Over)
 }
 
 // forward brings the reply to the gateway that was asked: by itself, or by another gateway

@@ -178,6 +178,23 @@ func TestAGatewayThatSomeCannotReachDecidesAlone(t *testing.T) {
 	}
 }
 
+// Who collects at a gateway that does not answer goes to the leader as soon as that decides.
+func TestARepeatDoesNotWaitLongerThanALife(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.ask(one, named("c1"))
+		w.pause(one, time.Minute)
+		repeat, began := w.ask(two, named("c1")), time.Now()
+		if got := w.reply(three, w.last(), "a"); got != "ok" {
+			t.Error(got)
+		}
+		time.Sleep(time.Second)
+		say(t, repeat, "[accepted 0 true reply a]")
+		if took := repeat.at.Sub(began); took > lease+time.Second {
+			t.Error(took)
+		}
+	})
+}
+
 // Where nobody replied meanwhile, a gateway that was paused takes the next reply as the first.
 func TestAGatewayThatWasPausedTakesTheFirstReply(t *testing.T) {
 	for name, by := range map[string]ident.NodeID{"by itself": one, "by another gateway": two, "by the leader": three} {

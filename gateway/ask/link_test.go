@@ -72,6 +72,9 @@ func (l link) HandReply(ctx context.Context, to string, r *inbox.Reply) (h rpc.H
 }
 
 func (l link) CollectReply(ctx context.Context, to string, wait time.Duration) (c rpc.Collected, err error) {
+	if err := l.mute(ctx); err != nil {
+		return c, err
+	}
 	if err = l.cross(); err == nil {
 		if c, err = l.w.asks[l.to].ServeCollect(ctx, to, wait); err == nil {
 			err = l.back()
