@@ -49,6 +49,8 @@ func (e *errand) once(ctx context.Context, s snapshot) (way string, handed rpc.H
 	switch {
 	case (away || said) && !e.to.Lasting:
 		return "", 0, gone()
+	case way == local && unreached(err):
+		return way, handed, err // this node hears by itself when the leader decides
 	case away, said, e.to.Lasting && unreached(err):
 		handed, err = e.keep(ctx, e.cfg.Topology.Snapshot(), e.to, e.reply, said || away && e.to.Node == e.cfg.Self)
 		e.note(err)
@@ -74,7 +76,9 @@ func (e *errand) answered(ctx context.Context) bool {
 // where only the link between the two is cut.
 func (e *errand) forward(ctx context.Context) (handed rpc.Handed, err error) {
 	if e.to.Node == e.cfg.Self {
-		return e.receive(ctx, e.to, e.reply)
+		handed, err = e.receive(ctx, e.to, e.reply)
+		e.note(err)
+		return handed, err
 	}
 	handed, err = e.hand(ctx, e.to.Node, handTime, e.to, e.reply)
 	e.note(err)
