@@ -146,7 +146,10 @@ func ask(ctx context.Context, r *remote, q client.Request) error {
 		},
 		Note: func(format string, args ...any) { fmt.Fprintf(r.err, "tidewire: "+format+"\n", args...) },
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &exitError{exitFailed, fmt.Errorf("interrupted: a responder may work on the request; to ask for its reply, repeat with --correlation-id %s", q.Correlation)}
+	case err != nil:
 		return unanswered(err, q)
 	}
 	if reply.Failed() {

@@ -42,7 +42,8 @@ reply is a failure of status 500 with the last lines of its standard error.
 
 A request is acknowledged once its reply is taken; until then, should this responder
 die, another one works on it. One that is past its deadline is acknowledged without a
-run, for nobody waits for it any more, and so is a record that is no request. A reply
+run, for nobody waits for it any more, and so is a record that is no request. A command
+that still runs at the deadline is told to stop (SIGTERM), and killed 5 s later. A reply
 whose requester has left meanwhile is counted.
 
 Ctrl-C finishes what is in hand and leaves.`,

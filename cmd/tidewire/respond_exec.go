@@ -39,7 +39,7 @@ type responder struct {
 type replyCount struct {
 	Replied int64 `json:"replied"` // failures included
 	Failed  int64 `json:"failed"`
-	Late    int64 `json:"late"`    // came past their deadline
+	Late    int64 `json:"late"`    // past their deadline
 	Gone    int64 `json:"gone"`    // the requester had left, or had its reply
 	Foreign int64 `json:"foreign"` // were no requests
 }
@@ -64,7 +64,11 @@ func (p *responder) respond(ctx context.Context, m client.Leased) error {
 		return nil
 	}
 	reply, err := p.work(ctx, m, asked)
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooLate):
+		p.add(&p.count.Late)
+		return nil
+	case err != nil:
 		return err
 	}
 	reply, err = p.reply(ctx, asked, reply)
@@ -83,7 +87,11 @@ func (p *responder) respond(ctx context.Context, m client.Leased) error {
 	return err
 }
 
-// work runs the command and makes a reply of what it says.
+// errTooLate is the end of a command that nobody waits for any more.
+var errTooLate = errors.New("the deadline of the request is over")
+
+// work runs the command and makes a reply of what it says. A command that hangs ends with its
+// request: it is not to keep the next ones waiting.
 func (p *responder) work(ctx context.Context, m client.Leased, asked client.Asked) (client.Reply, error) {
 	var out capped
 	last := &lastLines{}
@@ -91,11 +99,20 @@ func (p *responder) work(ctx context.Context, m client.Leased, asked client.Aske
 	if !asked.Deadline.IsZero() {
 		deadline = asked.Deadline.Format(time.RFC3339Nano)
 	}
-	err := p.shell.run(ctx, m, &out, io.MultiWriter(p.err, last), "TIDEWIRE_CORRELATION_ID="+asked.Correlation, "TIDEWIRE_DEADLINE="+deadline)
+	running := ctx
+	if !asked.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		running, cancel = context.WithDeadline(ctx, asked.Deadline)
+		defer cancel()
+	}
+	err := p.shell.run(running, m, &out, io.MultiWriter(p.err, last), "TIDEWIRE_CORRELATION_ID="+asked.Correlation, "TIDEWIRE_DEADLINE="+deadline)
 	var ended *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return client.Reply{}, context.Cause(ctx) // it was told to stop
+	case err != nil && running.Err() != nil:
+		p.note("partition %d offset %d: the command is stopped: it runs past the deadline of its request", m.Partition, m.Offset)
+		return client.Reply{}, errTooLate
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // something it has started goes on
 	case errors.As(err, &ended):
 		p.note("partition %d offset %d: the command: %v", m.Partition, m.Offset, err)

@@ -25,7 +25,7 @@ type shell struct {
 }
 
 // killAfter is how long a command that is told to stop, because its record is not its own
-// any more, may take before it is killed.
+// any more or nobody waits for it, may take before it is killed.
 const killAfter = 5 * time.Second
 
 // run runs the command for a message; more is further environment.
