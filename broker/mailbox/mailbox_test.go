@@ -196,9 +196,12 @@ func TestNothingIsKeptForAGatewayThatCountsAsAlive(t *testing.T) {
 			node ident.NodeID
 			want string
 		}{
-			{0, there, "kept"}, {9, there, "kept"}, {10, there, "kept"},
-			{11, there, "leader-unavailable"},                                          // a life of which this node has yet to hear
-			{20, ident.NodeID{9}, "kept"}, {21, ident.NodeID{9}, "leader-unavailable"}, // a node that was forgotten, and a young one
+			{0, there, "kept"},
+			{9, there, "kept"},
+			{10, there, "kept"},
+			{11, there, "leader-unavailable"}, // a life of which this node has yet to hear
+			{20, ident.NodeID{9}, "kept"},
+			{21, ident.NodeID{9}, "leader-unavailable"}, // a node that was forgotten, and a young one
 		} {
 			to := of(byte(i), x.life, x.node)
 			same(t, p.put(to, "a"), x.want)
