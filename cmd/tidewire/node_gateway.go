@@ -22,17 +22,17 @@ import (
 
 // verifier knows the tokens of this node's callers; nil: nobody is asked.
 func (n *node) verifier() *access.Verifier {
-	if n.cfg.AuthKey == nil {
+	if !n.cfg.Asks() {
 		return nil
 	}
-	if len(n.cfg.AuthKey) < boot.WeakKeyBytes {
+	if secret := n.cfg.AuthKey; secret != nil && len(secret) < boot.WeakKeyBytes {
 		n.log.Warn("the secret in auth_key_file is so short that it can be guessed from a token: take a longer one, for example of openssl rand -hex 32",
 			obs.Bytes, len(n.cfg.AuthKey), "least", boot.WeakKeyBytes)
 	}
 	if n.cfg.AuthKeyExposed {
 		n.log.Warn("every user of this machine can read auth_key_file, and so can be anybody: take that right away (chmod 600)")
 	}
-	return &access.Verifier{Key: n.cfg.AuthKey, Issuer: n.cfg.AuthIssuer, Audience: n.cfg.AuthAudience}
+	return &access.Verifier{Key: n.cfg.AuthKey, Public: n.cfg.AuthPublic, Issuer: n.cfg.AuthIssuer, Audience: n.cfg.AuthAudience}
 }
 
 // dataFolder says how the disk stands.

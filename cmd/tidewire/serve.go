@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tidewire/gateway/access"
 	"tidewire/internal/boot"
 	"tidewire/internal/obs"
 	"tidewire/internal/run"
@@ -111,6 +112,11 @@ func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	cfg, err := boot.Load(boot.Source{Flags: fs, Environ: environ, Hostname: hostname})
 	if err != nil {
 		return nil, err
+	}
+	for i, key := range cfg.AuthPublic {
+		if access.AlgorithmOf(key) == "" {
+			return nil, fmt.Errorf("auth_key_file: key %d of the file proves no token: a key is of RSA with 2048 bits or more (RS256), of the curve P-256 (ES256), or Ed25519 (EdDSA)", i+1)
+		}
 	}
 	files, err := obs.ReadDescriptors()
 	if err != nil {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,11 +29,13 @@ const (
 	lastSecond = 253402300799
 )
 
-// Verifier knows the key and what tokens must say.
+// Verifier knows the keys and what tokens must say. Each algorithm has keys of its
+// own, so that no token can have one taken for another's.
 type Verifier struct {
-	Key      []byte // HS256; required
-	Issuer   string // "": any
-	Audience string // "": any
+	Key      []byte             // the secret of HS256; nil: that is not taken
+	Public   []crypto.PublicKey // of RS256, ES256 and EdDSA, which they fit by their type
+	Issuer   string             // "": any
+	Audience string             // "": any
 }
 
 // Verify says who bears a token at a time, and what they may do. Its errors are
@@ -86,13 +89,14 @@ type claims struct {
 
 // prove checks form, algorithm and signature.
 func (v *Verifier) prove(token string) (*claims, error) {
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding())
+	algorithms := v.algorithms()
+	parser := jwt.NewParser(jwt.WithValidMethods(algorithms), jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding())
 	var c claims
 	t, err := parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
 		if _, extended := t.Header["crit"]; extended {
 			return nil, errExtended
 		}
-		return v.Key, nil
+		return v.keys(t.Method.Alg()), nil
 	})
 	switch {
 	case err == nil:
@@ -101,8 +105,8 @@ func (v *Verifier) prove(token string) (*claims, error) {
 		return nil, Refuse(Malformed, "the token's header has \"crit\": this node knows no extension of JWT")
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return nil, Refuse(Malformed, "the token is no JWT: three parts of base64url with dots between them, the first two JSON objects")
-	case t == nil || t.Method == nil || t.Method.Alg() != jwt.SigningMethodHS256.Alg():
-		return nil, Refuse(Algorithm, "the token is not signed with HS256, the only algorithm this node takes")
+	case t == nil || t.Method == nil || !slices.Contains(algorithms, t.Method.Alg()):
+		return nil, Refuse(Algorithm, "the token is not signed with %s, which this node has a key for, and nothing else is taken", strings.Join(algorithms, " or "))
 	}
 	return nil, Refuse(Signature, "the token's signature does not fit this node's key")
 }

@@ -21,25 +21,46 @@ const WeakKeyBytes = 32
 const maxKeyBytes = 64 << 10
 
 func keyFile(c *Config, text string) (err error) {
-	c.AuthKey, c.AuthKeyExposed = nil, false
+	c.AuthKey, c.AuthPublic, c.AuthKeyExposed = nil, nil, false
 	if text == "" {
 		return nil
 	}
-	if c.AuthKey, err = ReadKey(text); err != nil {
+	b, err := readKeyFile(text)
+	if err != nil {
 		return err
 	}
+	if isPEM(b) {
+		c.AuthPublic, err = publicKeys(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		return nil
+	}
+	c.AuthKey = b
 	if info, err := os.Stat(text); err == nil {
 		c.AuthKeyExposed = info.Mode()&othersRead != 0
 	}
 	return nil
 }
 
+// Asks reports whether callers have to prove who they are.
+func (c *Config) Asks() bool { return c.AuthKey != nil || len(c.AuthPublic) > 0 }
+
 // othersRead is the right of users who neither own a file nor are of its group.
 const othersRead = 0o004
 
-// ReadKey reads the secret of tokens from a file. One line end after it is no
-// part of it: an editor or a shell put it there.
+// ReadKey reads the secret of tokens from a file.
 func ReadKey(path string) (Key, error) {
+	b, err := readKeyFile(path)
+	if err == nil && isPEM(b) {
+		return nil, fmt.Errorf("%s is a PEM file: its nodes take tokens that are signed with the private half of a key, by whoever has that; this needs the HS256 secret", path)
+	}
+	return b, err
+}
+
+// readKeyFile reads a file with a secret or keys. One line end after it is no part of
+// it: an editor or a shell put it there.
+func readKeyFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -52,11 +73,9 @@ func ReadKey(path string) (Key, error) {
 	b = bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r"))
 	switch {
 	case len(b) == 0:
-		return nil, fmt.Errorf("%s is empty: it holds the HS256 secret, for example of openssl rand -hex 32", path)
+		return nil, fmt.Errorf("%s is empty: it holds the HS256 secret, for example of openssl rand -hex 32, or a public key in PEM", path)
 	case len(b) > maxKeyBytes:
-		return nil, fmt.Errorf("%s has more than %d bytes: it holds the HS256 secret and nothing else", path, maxKeyBytes)
-	case bytes.Contains(b, []byte("-----BEGIN ")):
-		return nil, fmt.Errorf("%s is a PEM file: this version takes tokens of HS256 alone, and the secret as it is", path)
+		return nil, fmt.Errorf("%s has more than %d bytes: it holds the HS256 secret, or public keys in PEM, and nothing else", path, maxKeyBytes)
 	}
 	return b, nil
 }
@@ -71,7 +90,7 @@ func text(field func(*Config) *string) func(*Config, string) error {
 
 // checkAuth finds settings of tokens that would have no effect.
 func (c *Config) checkAuth() (faults []error) {
-	if c.AuthKey != nil {
+	if c.Asks() {
 		return nil
 	}
 	for _, s := range []struct{ name, value string }{{"auth_issuer", c.AuthIssuer}, {"auth_audience", c.AuthAudience}} {

@@ -63,7 +63,7 @@ func (c *Config) check() []error {
 			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 			continue
 		}
-		if !c.Insecure && !loopback(host) && !(l.name == "http" && c.AuthKey != nil) {
+		if !c.Insecure && !loopback(host) && !(l.name == "http" && c.Asks()) {
 			faults = append(faults, c.exposed(l))
 		}
 		if everyInterface(host) && l.advertised == "" {

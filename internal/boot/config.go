@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"crypto"
 	"log/slog"
 	"slices"
 	"time"
@@ -35,9 +36,10 @@ type Config struct {
 	Insecure       bool     // listen beyond loopback although nobody is asked who they are
 	AllowedOrigins []string // besides the node's own origin
 
-	AuthKey                  Key    // of tokens; nil: nobody is asked
-	AuthKeyExposed           bool   // every user of the machine can read its file
-	AuthIssuer, AuthAudience string // that tokens must name; "": any
+	AuthKey                  Key                // the secret of tokens; nil: none
+	AuthPublic               []crypto.PublicKey // of tokens, in place of a secret
+	AuthKeyExposed           bool               // every user of the machine can read the secret's file
+	AuthIssuer, AuthAudience string             // that tokens must name; "": any
 
 	SlowConsumerTimeout time.Duration
 	DrainTimeout        time.Duration

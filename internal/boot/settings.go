@@ -50,7 +50,7 @@ const (
 	mostSeeds        = 64
 )
 
-const lacksJWKS = "this version fetches no keys: give the HS256 secret of your tokens by auth_key_file"
+const lacksJWKS = "this version fetches no keys: give the public keys of your tokens in PEM, or their HS256 secret, by auth_key_file"
 
 // Settings is the table of all settings, in the order of the help.
 func Settings() []Setting {
@@ -83,7 +83,7 @@ func Settings() []Setting {
 		{Name: "max_frame_bytes", Default: "2MiB", Value: "size", Help: "the longest WebSocket frame taken", set: size(func(c *Config, n int64) { c.MaxFrameBytes = int(n) }, minFrameBytes, maxFrameBytes)},
 		{Name: "max_publish_rate", Default: "0", Value: "n", Help: "records a second that one client may publish; 0: no bound", set: number(func(c *Config) *int { return &c.MaxPublishRate }, 0, maxPublishRate)},
 		{Name: "min_free_bytes", Default: "64MiB", Value: "size", Help: "producing stops when the data disk has less free than this", set: size(func(c *Config, n int64) { c.MinFreeBytes = n }, 0, maxFreeBytes)},
-		{Name: "auth_key_file", Value: "file", Help: "the HS256 secret of tokens; with it every caller needs one", Secret: true, set: keyFile},
+		{Name: "auth_key_file", Value: "file", Help: "the HS256 secret of tokens, or public keys in PEM; with it every caller needs one", Secret: true, set: keyFile},
 		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksJWKS},
 		{Name: "auth_issuer", Value: "text", Help: "the issuer tokens must name", set: text(func(c *Config) *string { return &c.AuthIssuer })},
 		{Name: "auth_audience", Value: "text", Help: "the audience tokens must name", set: text(func(c *Config) *string { return &c.AuthAudience })},

@@ -1,0 +1,59 @@
+package access
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"slices"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// leastRSABits is what RFC 7518 (section 3.3) wants of a key of RS256.
+const leastRSABits = 2048
+
+// AlgorithmOf is what a public key proves; "": nothing that is taken here.
+func AlgorithmOf(key crypto.PublicKey) string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if k.N.BitLen() >= leastRSABits {
+			return jwt.SigningMethodRS256.Alg()
+		}
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P256() {
+			return jwt.SigningMethodES256.Alg()
+		}
+	case ed25519.PublicKey:
+		return jwt.SigningMethodEdDSA.Alg()
+	}
+	return ""
+}
+
+// algorithms are those that there is a key for.
+func (v *Verifier) algorithms() (names []string) {
+	if len(v.Key) > 0 {
+		names = append(names, jwt.SigningMethodHS256.Alg())
+	}
+	for _, k := range v.Public {
+		if name := AlgorithmOf(k); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// keys are those of one algorithm: several while an issuer goes from one to the next.
+func (v *Verifier) keys(algorithm string) (set jwt.VerificationKeySet) {
+	if algorithm == jwt.SigningMethodHS256.Alg() {
+		set.Keys = append(set.Keys, v.Key)
+		return set
+	}
+	for _, k := range v.Public {
+		if AlgorithmOf(k) == algorithm {
+			set.Keys = append(set.Keys, k)
+		}
+	}
+	return set
+}
