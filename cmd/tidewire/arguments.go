@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"tidewire/internal/ident"
 )
 
 // oneTopic is the argument check of a command about one topic.
@@ -30,6 +32,15 @@ func topicAndGroup(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) != 2 || args[1] == "" {
 		return usagef("%s needs a TOPIC and a GROUP: %s", cmd.CommandPath(), cmd.UseLine())
+	}
+	return checkGroup(args[1])
+}
+
+// checkGroup is the check of a group's name. One that no group can have is found here:
+// some of them are addresses of other calls, whose answer would tell nothing.
+func checkGroup(name string) error {
+	if err := ident.CheckGroupName(name); err != nil {
+		return usage(err)
 	}
 	return nil
 }

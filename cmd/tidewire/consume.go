@@ -99,6 +99,8 @@ func (f *consumeFlags) settings(fs *pflag.FlagSet, now time.Time) (client.GroupS
 	faults := []error{checkWork(f.parallel, f.limit, f.idle)}
 	if f.group == "" {
 		faults = append(faults, errors.New("consume needs --group"))
+	} else {
+		faults = append(faults, checkGroup(f.group))
 	}
 	s := client.GroupSettings{Group: f.group}
 	if fs.Changed("mode") {

@@ -82,6 +82,8 @@ func (f *respondFlags) check() error {
 	}
 	if f.group == "" {
 		faults = append(faults, errors.New("--group: it is empty; leave it out for "+responders))
+	} else {
+		faults = append(faults, checkGroup(f.group))
 	}
 	if f.contentType != "" {
 		if err := wire.CheckContentType(f.contentType); err != nil {

@@ -158,8 +158,9 @@ type tailer struct {
 	limit   int64 // 0: none
 	printed int64
 	cursor  string // where to go on; empty: not known yet
-	// streamed: the cursor is a stream's, and may lie a little behind.
-	streamed bool
+	// behind is the cursor in front of the last record, where that named none: a stream
+	// of several partitions names its place now and then.
+	behind string
 	// seen is the last offset printed of each partition: what a resumed stream
 	// repeats is not printed again.
 	seen map[uint32]int64
@@ -209,7 +210,7 @@ func (t *tailer) offer() {
 		return
 	}
 	again := ""
-	if t.streamed && len(t.seen) > 1 { // a stream of several partitions names its place now and then
+	if t.behind == t.cursor {
 		again = " (the last few records may come again)"
 	}
 	t.note("go on from here with --cursor %s%s", t.cursor, again)
@@ -263,7 +264,6 @@ const (
 // lives. Only the first connection must succeed.
 func (t *tailer) follow(ctx context.Context, query url.Values) error {
 	pause, connected := firstPause, false
-	t.streamed = true
 	for {
 		began := time.Now()
 		s, err := t.client.Events(ctx, t.topic, query, t.cursor)
@@ -341,12 +341,16 @@ func (t *tailer) stream(s *client.Stream) (time.Duration, error) {
 			if err != nil {
 				return 0, &printError{err}
 			}
-			if err := t.print(m); errors.Is(err, errLimit) {
-				return 0, err
-			} else if err != nil {
+			err = t.print(m)
+			if err != nil && !errors.Is(err, errLimit) {
 				return 0, &printError{err}
 			}
-			t.cursor = s.LastID()
+			if t.cursor, t.behind = e.ID, ""; !e.Named {
+				t.behind = e.ID
+			}
+			if err != nil {
+				return 0, err
+			}
 		case "gap":
 			// What follows may be another life of the topic: no offset counts as seen.
 			clear(t.seen)

@@ -132,13 +132,13 @@ func events(t interface{ Fatal(...any) }, r io.Reader) (all []Event, p *parser) 
 }
 
 func TestStreamsAreReadAsTheirStandardSays(t *testing.T) {
-	all, p := events(t, strings.NewReader("\ufeffretry: 250\r\nid: 1\r\n\r\n: comment\r\rdata\rdata:\rdata:  two\r\revent:gap\ndata: x\nid\n\nevent: dropped\n\nid: a\x00b\ndata: y\nunknown: z\n\ndata: never ended"))
-	want := []Event{{"message", []byte("\n\n two"), "1"}, {"gap", []byte("x"), ""}, {"message", []byte("y"), ""}}
+	all, p := events(t, strings.NewReader("\ufeffretry: 250\r\nid: 1\r\n\r\n: comment\r\rdata\rdata:\rdata:  two\r\revent:gap\ndata: x\nid\n\nevent: dropped\n\nid: a\x00b\ndata: y\nunknown: z\n\nid: 2\n\ndata: v\n\ndata: never ended"))
+	want := []Event{{"message", []byte("\n\n two"), "1", false}, {"gap", []byte("x"), "", true}, {"message", []byte("y"), "", false}, {"message", []byte("v"), "2", false}}
 	if len(all) != len(want) || p.retry != 250*time.Millisecond {
-		t.Fatalf("got %d events, retry %s: %q", len(all), p.retry, all)
+		t.Fatalf("got %d events, retry %s: %+v", len(all), p.retry, all)
 	}
 	for i, e := range all {
-		if e.Name != want[i].Name || string(e.Data) != string(want[i].Data) || e.ID != want[i].ID {
+		if e.Name != want[i].Name || string(e.Data) != string(want[i].Data) || e.ID != want[i].ID || e.Named != want[i].Named {
 			t.Errorf("event %d: %+v, want %+v", i, e, want[i])
 		}
 	}

@@ -20,6 +20,9 @@ type Event struct {
 	Name string // message where the server named none
 	Data []byte
 	ID   string // the last id seen, this event's included
+	// Named: the id is this event's own, and what it tells lies before the place that
+	// it names.
+	Named bool
 }
 
 // Stream is an open stream of events. One goroutine reads it.
@@ -90,7 +93,7 @@ func (p *parser) next() (Event, error) {
 			// short would never see it.
 			p.lastID = p.id
 			if !hasData {
-				e.Name = ""
+				e.Name, e.Named = "", false
 				continue
 			}
 			if e.Name == "" {
@@ -114,7 +117,7 @@ func (p *parser) next() (Event, error) {
 			e.Name = string(value)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
-				p.id = string(value)
+				p.id, e.Named = string(value), true
 			}
 		case "retry":
 			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
