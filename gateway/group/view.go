@@ -59,7 +59,7 @@ func (v View) Life(member string, epoch ident.MemberEpoch) (*cluster.Member, err
 	case !ok:
 		return nil, fault.New(fault.Fenced, "member %q is no member of group %q any more: its session has ended, or it left; join again", clip(member), v.Group.Name).With("member", clip(member))
 	case m.Epoch != epoch:
-		return nil, fault.New(fault.Fenced, "member %q of group %q has joined again since epoch %d; only its latest life counts", clip(member), v.Group.Name, epoch).With("member", clip(member))
+		return nil, fault.New(fault.Fenced, "member %q of group %q has another epoch than %d: it has joined again, and only its latest life counts", clip(member), v.Group.Name, epoch).With("member", clip(member))
 	}
 	return m, nil
 }

@@ -138,7 +138,7 @@ func (g *Groups) live(ctx context.Context, c Caller) (group.View, error) {
 	if err != nil {
 		return v, err
 	}
-	if s.Index < uint64(c.Epoch) {
+	if _, known := v.Group.Member(c.Member); !known && s.Index < uint64(c.Epoch) {
 		return v, fault.New(fault.MemberNotFound, "nobody is known to have joined group %q in epoch %d; join it first, and send the epoch that the join gave", v.Group.Name, c.Epoch).With("field", "epoch")
 	}
 	_, err = v.Life(c.Member, c.Epoch)
