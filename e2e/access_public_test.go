@@ -11,10 +11,14 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"tidewire/e2e/client"
@@ -111,4 +115,85 @@ func TestTokensOfPublicKeys(t *testing.T) {
 	if log := g.Log(); strings.Contains(log, "chmod") || strings.Contains(log, "guessed") {
 		t.Error("a warning of a secret, where there is none")
 	}
+}
+
+// keySet is what an issuer publishes of keys of P-256.
+func keySet(t *testing.T, keys ...*ecdsa.PrivateKey) []byte {
+	t.Helper()
+	set := []map[string]string{}
+	for _, k := range keys {
+		point, err := k.PublicKey.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = append(set, map[string]string{
+			"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256",
+			"x": base64.RawURLEncoding.EncodeToString(point[1:33]), "y": base64.RawURLEncoding.EncodeToString(point[33:]),
+		})
+	}
+	b, err := json.Marshal(map[string]any{"keys": set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestKeysByURL starts a node before its issuer publishes anything, and has that go from
+// one key to the next.
+func TestKeysByURL(t *testing.T) {
+	t.Parallel()
+	var set atomic.Pointer[[]byte]
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if b := set.Load(); b != nil {
+			_, _ = w.Write(*b)
+			return
+		}
+		http.Error(w, "not yet", http.StatusServiceUnavailable)
+	}))
+	defer issuer.Close()
+	one, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	n := harness.Start(t, harness.Options{Args: []string{"--auth-jwks-url", issuer.URL + "/keys", "--auth-audience", "tests", "--auth-issuer", "us"}})
+	api := client.New(n.URL)
+	root := claims{"sub": "root", "tidewire": map[string]any{"admin": true}}
+	first := bearer(jwtBy(t, one, "ES256", root))
+
+	// Nobody can say yet whether a token is good, so nobody says that it is not.
+	ans := api.Must(t, 503, "GET", "/topics/", "", "", "Authorization", first.Get("Authorization"))
+	if p, err := ans.Problem(); err != nil || p.Code != "draining" || ans.Header.Get("Retry-After") == "" {
+		t.Errorf("%s %v", ans.Body, err)
+	}
+	if ans := api.Must(t, 503, "GET", "/readyz", "", ""); !strings.Contains(ans.Body, "auth_jwks_url") {
+		t.Errorf("%s", ans.Body)
+	}
+	api.Must(t, 401, "GET", "/topics/", "", "")
+
+	publish := func(keys ...*ecdsa.PrivateKey) { b := keySet(t, keys...); set.Store(&b) }
+	publish(one)
+	harness.Await(t, patience, "the first key counts", func() bool {
+		ans, err := api.Do(ctx, "GET", "/topics/", "", "", "Authorization", first.Get("Authorization"))
+		return err == nil && ans.Status == 200
+	})
+	api.Must(t, 200, "GET", "/readyz", "", "")
+	w, err := client.UpgradeWS(ctx, n.Addr, "", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Drop()
+
+	publish(one, two)
+	second := bearer(jwtBy(t, two, "ES256", root))
+	harness.Await(t, patience, "the second key counts", func() bool {
+		ans, err := api.Do(ctx, "GET", "/topics/", "", "", "Authorization", second.Get("Authorization"))
+		return err == nil && ans.Status == 200
+	})
+	api.Must(t, 200, "GET", "/topics/", "", "", "Authorization", first.Get("Authorization"))
 }

@@ -82,6 +82,7 @@ type Config struct {
 
 	// Access knows the tokens; nil: nobody is asked who they are.
 	Access              *access.Verifier
+	KeysURL             string // where more public keys of tokens are published; "": nowhere
 	AllowedOrigins      []string
 	Advertised          string // the address that clients dial, or empty
 	MaxConnections      int    // WebSockets and event streams; 0: no bound
@@ -112,6 +113,7 @@ type Gateway struct {
 	hub       *deliver.Hub
 	streams   *stream.Set
 	connected *connection.Set
+	door      *guard.Guard
 	crew      *turn.Crew
 	sessions  *session.Manager
 	api       *httpapi.API
@@ -155,14 +157,14 @@ func New(cfg Config) *Gateway {
 	seated := seats.New(cfg.MaxConnections, cfg.MaxConnectionsPerIP, cfg.MaxConnectionRate, delivered.Refused)
 	g.connected = connection.New()
 	rate := quota.New(cfg.MaxPublishRate)
-	door := guard.New(guard.Config{Verifier: cfg.Access, Registerer: cfg.Registerer, Logger: cfg.Logger})
+	g.door = guard.New(guard.Config{Verifier: cfg.Access, KeysURL: cfg.KeysURL, Registerer: cfg.Registerer, Logger: cfg.Logger})
 	g.crew = turn.NewCrew()
 	g.streams = stream.New(stream.Config{
 		Crew: g.crew, Hub: g.hub, Seats: seated, Connections: g.connected, SlowConsumerTimeout: cfg.SlowConsumerTimeout,
 		Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
 	g.sessions = session.New(session.Config{
-		Crew: g.crew, Hub: g.hub, Topology: g.present, Publisher: g.publisher, Groups: g.groups, Ask: g.ask, Held: held, Node: cfg.Name, Seats: seated, Guard: door, Connections: g.connected, Quota: rate,
+		Crew: g.crew, Hub: g.hub, Topology: g.present, Publisher: g.publisher, Groups: g.groups, Ask: g.ask, Held: held, Node: cfg.Name, Seats: seated, Guard: g.door, Connections: g.connected, Quota: rate,
 		Origins: origins, MaxSubscriptions: cfg.MaxSubscriptions, MaxFrameBytes: cfg.MaxFrameBytes,
 		SlowConsumerTimeout: cfg.SlowConsumerTimeout, Logger: cfg.Logger, Deliveries: delivered, Registerer: cfg.Registerer,
 	})
@@ -180,7 +182,7 @@ func New(cfg Config) *Gateway {
 	g.api = httpapi.New(httpapi.Config{
 		Topology: g.present, Control: g.control(), Groups: g.groups, Ask: g.ask, Publisher: g.publisher, Reader: g.hub, Streams: g.streams,
 		Nodes: g.census, NotReady: g.notReady, Warnings: g.warnings, WebSocket: g.sessions, Pages: cfg.Pages, Origins: origins,
-		Guard: door, Quota: rate,
+		Guard: g.door, Quota: rate,
 		Held: held, Gatherer: cfg.Gatherer, Registerer: cfg.Registerer, Logger: cfg.Logger,
 	})
 	g.server = httpapi.NewServer(g.api)
@@ -199,6 +201,7 @@ func (g *Gateway) control() control {
 // there is time, Drain comes first.
 func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.door.Run(ctx) })
 	group.Go(func() error { return g.present.Run(ctx) })
 	group.Go(func() error { return g.hub.Run(ctx) })
 	group.Go(func() error { return g.publisher.Run(ctx) })

@@ -22,6 +22,9 @@ func (g *Gateway) notReady() (reasons []error) {
 	if len(reasons) > 0 {
 		return reasons // what it says of itself goes further
 	}
+	if err := g.door.NotReady(); err != nil {
+		reasons = append(reasons, err)
+	}
 	if why := g.census.CutOff(); why != "" {
 		return append(reasons, fault.New(fault.CoordinatorUnavailable,
 			"no coordinator has been heard for %s, %s: look at this node's network, and which nodes run; it is ready again once it hears a coordinator", g.heard(), why).After(time.Second))

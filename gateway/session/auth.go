@@ -136,9 +136,12 @@ func (s *session) unwelcome(id int64, err error) error {
 		return err
 	}
 	s.push(reply.Frame(id, s.refused(err)))
-	if access.ReasonOf(err) == access.TooLate {
+	switch reason := access.ReasonOf(err); reason {
+	case access.TooLate:
 		s.shut(reply.CloseExpired, "the token has expired; come back with a fresh one")
-	} else {
+	case "":
+		s.shut(reply.CloseTryLater, "the token cannot be judged yet")
+	default:
 		s.shut(reply.CloseUnauthorized, "the token is not valid")
 	}
 	return nil

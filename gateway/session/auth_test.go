@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -138,6 +139,27 @@ func TestWhoDoesNotSayHelloIsClosed(t *testing.T) {
 		synctest.Wait()
 		if n := len(n.connected.List(nil)); n != 0 {
 			t.Errorf("%d are left", n)
+		}
+	})
+}
+
+// Before the keys of tokens have come nobody can say that one is bad, so its bearer is to
+// come back.
+func TestATokenThatCannotBeJudgedYetMeansLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t, func(c *session.Config) {
+			c.Guard = guard.New(guard.Config{Verifier: &access.Verifier{}, KeysURL: "https://id.example.com/keys"})
+		})
+		b64 := base64.RawURLEncoding.EncodeToString
+		for _, line := range []func(string) string{hello, auth} {
+			w := n.dial(t, "", false)
+			w.send(t, line(b64([]byte(`{"alg":"EdDSA"}`))+"."+b64([]byte(`{}`))+"."+b64(make([]byte, 64))))
+			if o := w.want(t, "error"); o.str("code") != "draining" || o.str("retry_after") == "" {
+				t.Errorf("%v", o)
+			}
+			if code, _ := w.closed(t); code != 1013 {
+				t.Errorf("closed with %d", code)
+			}
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 )
 
@@ -44,7 +45,22 @@ func keyFile(c *Config, text string) (err error) {
 }
 
 // Asks reports whether callers have to prove who they are.
-func (c *Config) Asks() bool { return c.AuthKey != nil || len(c.AuthPublic) > 0 }
+func (c *Config) Asks() bool { return c.AuthKey != nil || len(c.AuthPublic) > 0 || c.AuthJWKSURL != "" }
+
+// keysURL takes an address whose answers nobody on the way can make up.
+func keysURL(c *Config, text string) error {
+	if c.AuthJWKSURL = text; text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("%q is no address such as https://id.example.com/.well-known/jwks.json", text)
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return fmt.Errorf("%q is clear text: whoever is on the way could publish keys of their own; take https, or http on this machine alone", text)
+	}
+	return nil
+}
 
 // othersRead is the right of users who neither own a file nor are of its group.
 const othersRead = 0o004
@@ -95,7 +111,7 @@ func (c *Config) checkAuth() (faults []error) {
 	}
 	for _, s := range []struct{ name, value string }{{"auth_issuer", c.AuthIssuer}, {"auth_audience", c.AuthAudience}} {
 		if s.value != "" {
-			faults = append(faults, fmt.Errorf("%s: has no effect without auth_key_file, which makes callers need a token", s.name))
+			faults = append(faults, fmt.Errorf("%s: has no effect without auth_key_file or auth_jwks_url, which make callers need a token", s.name))
 		}
 	}
 	return faults
@@ -104,7 +120,7 @@ func (c *Config) checkAuth() (faults []error) {
 // exposed is the error for a listener that others can reach though nobody asks
 // them who they are.
 func (c *Config) exposed(l listener) error {
-	who := "this node authenticates nobody: give auth_key_file, so that callers need a token, or "
+	who := "this node authenticates nobody: give auth_key_file or auth_jwks_url, so that callers need a token, or "
 	if l.name != "http" {
 		who = "this version authenticates no other node there: "
 	}

@@ -60,9 +60,12 @@ func TestSettingsOfTokensThatCannotWorkAreRefused(t *testing.T) {
 		"an empty file":            {[]string{"--auth-key-file", secretFile(t, "\n")}, "is empty"},
 		"a large file":             {[]string{"--auth-key-file", secretFile(t, strings.Repeat("k", maxKeyBytes+1))}, "more than 65536 bytes"},
 		"a public key":             {[]string{"--auth-key-file", secretFile(t, "-----BEGIN PUBLIC KEY-----\n")}, "PEM"},
-		"an issuer without a key":  {[]string{"--auth-issuer=us"}, "auth_issuer: has no effect without auth_key_file"},
+		"an issuer without a key":  {[]string{"--auth-issuer=us"}, "auth_issuer: has no effect without auth_key_file or auth_jwks_url"},
 		"an audience without one":  {[]string{"--auth-audience=us"}, "auth_audience: has no effect"},
-		"a JWKS":                   {[]string{"--auth-jwks-url=https://x", "--auth-key-file", key}, "fetches no keys"},
+		"keys in clear text":       {[]string{"--auth-jwks-url=http://id.example.com/keys"}, "is clear text"},
+		"keys from a file":         {[]string{"--auth-jwks-url=file:///etc/keys"}, "is no address"},
+		"keys from nowhere":        {[]string{"--auth-jwks-url=https:///keys"}, "is no address"},
+		"keys with a password":     {[]string{"--auth-jwks-url=https://me:hush@id.example.com/keys"}, "is no address"},
 		"rpc beyond loopback":      {[]string{"--rpc=192.0.2.1:7400", "--auth-key-file", key}, "authenticates no other node"},
 		"http with nobody to dial": {[]string{"--raft=0.0.0.0:7401", "--auth-key-file", key}, "advertise_raft"},
 	} {
@@ -70,7 +73,13 @@ func TestSettingsOfTokensThatCannotWorkAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := load(t, []string{"--http=192.0.2.1:8080", "--auth-key-file", key}, nil, ""); err != nil {
-		t.Errorf("beyond loopback with a key: %v", err)
+	for _, args := range [][]string{
+		{"--auth-key-file", key},
+		{"--auth-jwks-url=https://id.example.com/keys?tenant=us", "--auth-issuer=us"},
+		{"--auth-jwks-url=http://[::1]:9000/keys", "--auth-key-file", key},
+	} {
+		if c, err := load(t, append(args, "--http=192.0.2.1:8080"), nil, ""); err != nil || !c.Asks() {
+			t.Errorf("beyond loopback with %v: %v", args, err)
+		}
 	}
 }

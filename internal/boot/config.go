@@ -39,6 +39,7 @@ type Config struct {
 	AuthKey                  Key                // the secret of tokens; nil: none
 	AuthPublic               []crypto.PublicKey // of tokens, in place of a secret
 	AuthKeyExposed           bool               // every user of the machine can read the secret's file
+	AuthJWKSURL              string             // where public keys of tokens are published; "": nowhere
 	AuthIssuer, AuthAudience string             // that tokens must name; "": any
 
 	SlowConsumerTimeout time.Duration

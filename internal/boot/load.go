@@ -24,16 +24,13 @@ type Source struct {
 	Hostname string         // the default name
 }
 
-// AddFlags defines the flag of every setting. Those that this version refuses
-// are known and hidden: naming one gives the reason, not "unknown flag".
+// AddFlags defines the flag of every setting.
 func AddFlags(fs *pflag.FlagSet) {
 	for _, s := range Settings() {
 		fs.Var(&flagValue{text: s.Default, kind: cmp.Or(s.Value, "bool")}, s.Flag(), s.Help)
-		f := fs.Lookup(s.Flag())
 		if s.Value == "" {
-			f.NoOptDefVal = "true"
+			fs.Lookup(s.Flag()).NoOptDefVal = "true"
 		}
-		f.Hidden = s.Lacks != ""
 	}
 }
 
@@ -82,12 +79,6 @@ func Load(src Source) (Config, error) {
 	var c Config
 	for _, s := range settings {
 		text, from := merged.String(s.Name), origin[s.Name]
-		if s.Lacks != "" {
-			if from.name != "" {
-				faults = append(faults, fmt.Errorf("%s: %s", from.spelling(s), s.Lacks))
-			}
-			continue
-		}
 		if s.set != nil {
 			if err := s.set(&c, text); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", from.spelling(s), err))

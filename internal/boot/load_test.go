@@ -159,25 +159,6 @@ func TestFaultsNameTheSettingItsPlaceAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestWhatThisVersionLacksIsRefusedWithTheReason(t *testing.T) {
-	for _, s := range Settings() {
-		if s.Lacks == "" {
-			continue
-		}
-		for how, err := range map[string]error{
-			"flag":     second(load(t, []string{"--" + s.Flag() + "=x"}, nil, "")),
-			"variable": second(load(t, nil, []string{s.Variable() + "=x"}, "")),
-			"file":     second(load(t, nil, nil, s.Name+": x")),
-		} {
-			if err == nil || !strings.Contains(err.Error(), s.Lacks) {
-				t.Errorf("%s by %s: %v", s.Name, how, err)
-			}
-		}
-	}
-}
-
-func second(_ Config, err error) error { return err }
-
 func TestListenersBeyondLoopbackNeedInsecureAndSomethingToDial(t *testing.T) {
 	c, err := load(t, []string{"--insecure", "--http=0.0.0.0:8080"}, nil, "")
 	if err != nil {
@@ -220,7 +201,7 @@ func TestSettingsAreSpelledAlikeEverywhere(t *testing.T) {
 		if fs.Lookup(s.Flag()) == nil {
 			t.Errorf("%s has no flag", s.Name)
 		}
-		if s.set == nil && s.Lacks == "" && s.Name != "config" {
+		if s.set == nil && s.Name != "config" {
 			t.Errorf("%s is taken and ignored", s.Name)
 		}
 		if strings.ToLower(strings.TrimPrefix(s.Variable(), EnvPrefix)) != s.Name {

@@ -15,8 +15,6 @@ type Setting struct {
 	Value   string // what the help calls the value; empty for a switch
 	Help    string
 	Secret  bool
-	// Lacks says why this version refuses the setting; empty: it does not.
-	Lacks string
 
 	set func(c *Config, text string) error
 }
@@ -50,8 +48,6 @@ const (
 	mostSeeds        = 64
 )
 
-const lacksJWKS = "this version fetches no keys: give the public keys of your tokens in PEM, or their HS256 secret, by auth_key_file"
-
 // Settings is the table of all settings, in the order of the help.
 func Settings() []Setting {
 	return []Setting{
@@ -84,7 +80,7 @@ func Settings() []Setting {
 		{Name: "max_publish_rate", Default: "0", Value: "n", Help: "records a second that one client may publish; 0: no bound", set: number(func(c *Config) *int { return &c.MaxPublishRate }, 0, maxPublishRate)},
 		{Name: "min_free_bytes", Default: "64MiB", Value: "size", Help: "producing stops when the data disk has less free than this", set: size(func(c *Config, n int64) { c.MinFreeBytes = n }, 0, maxFreeBytes)},
 		{Name: "auth_key_file", Value: "file", Help: "the HS256 secret of tokens, or public keys in PEM; with it every caller needs one", Secret: true, set: keyFile},
-		{Name: "auth_jwks_url", Value: "url", Help: "where the token keys are published", Lacks: lacksJWKS},
+		{Name: "auth_jwks_url", Value: "url", Help: "the public keys of tokens are published here (JWKS), as well as or in place of auth_key_file", set: keysURL},
 		{Name: "auth_issuer", Value: "text", Help: "the issuer tokens must name", set: text(func(c *Config) *string { return &c.AuthIssuer })},
 		{Name: "auth_audience", Value: "text", Help: "the audience tokens must name", set: text(func(c *Config) *string { return &c.AuthAudience })},
 		{Name: "replica_lag", Default: "2s", Value: "duration", Help: "how long a replica may lag behind its leader before it leaves the ISR", set: duration(func(c *Config) *time.Duration { return &c.ReplicaLag }, minLag, maxLag)},
