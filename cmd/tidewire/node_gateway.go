@@ -101,6 +101,7 @@ func (n *node) openGateway(context.Context) error {
 	cfg := gateway.Config{
 		Listener: n.http, Coordinator: n.director, About: n.about(), FeedAge: n.director.Age, Node: n.id, Name: n.cfg.Name,
 		Peer: func(id ident.NodeID) (gateway.Peer, error) { return n.peers.Node(id) }, Propose: n.director.Propose, Touch: n.director.Touch,
+		Life:  func() (ident.BrokerEpoch, bool) { return n.registration.Counts() },
 		Pages: web.Handler(), NotReady: n.notReady, Access: n.verifier(), KeysURL: n.cfg.AuthJWKSURL,
 		AllowedOrigins: n.cfg.AllowedOrigins, Advertised: n.cfg.AdvertiseHTTP, MaxConnections: n.connections, MaxConnectionsPerIP: n.cfg.MaxConnectionsPerIP, MaxConnectionRate: n.cfg.MaxConnectionRate, OpenFiles: n.files.Connections,
 		MaxSubscriptions: n.cfg.MaxSubscriptions, MaxFrameBytes: n.cfg.MaxFrameBytes, MaxPublishRate: n.cfg.MaxPublishRate, SlowConsumerTimeout: n.cfg.SlowConsumerTimeout,
