@@ -151,14 +151,15 @@ func (a *Ask) fetch(ctx context.Context, to inbox.Address, until int64, gone boo
 		s, began := a.cfg.Topology.Snapshot(), time.Now()
 		var got rpc.Collected
 		var err error
-		if gone = gone || !a.lives(s, &to); !gone {
+		answers := !gone && a.lives(s, &to) // a gateway that does not may be back later, with the reply
+		if answers {
 			if got, err = a.fromGateway(ctx, &to); err == nil && got.Fate == rpc.Elsewhere && got.Reply == nil {
 				gone = true
 			}
 		}
-		if gone || err != nil {
+		if !answers || gone || err != nil {
 			wait := collectWait
-			if !gone {
+			if answers && !gone {
 				wait = doubtWait
 			}
 			got, err = a.fromLeader(ctx, s, &to, until, wait)

@@ -241,3 +241,22 @@ func TestAGatewayThatWasPausedTakesTheFirstReply(t *testing.T) {
 		})
 	}
 }
+
+// A reply lies in the memory of a gateway that is taken for dead when the request is repeated
+// elsewhere. Once it is back in another life, the repeat has it.
+func TestARepeatFindsAGatewayThatIsBack(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		first := w.ask(one, named("c1"))
+		if got := w.reply(two, w.requests()[0], "a"); got != "ok" {
+			t.Error(got)
+		}
+		say(t, first, "[accepted 0 false reply a]")
+		w.isolate(one, 6*time.Second)
+		time.Sleep(3 * time.Second)
+		repeat := w.ask(three, named("c1"))
+		time.Sleep(time.Second)
+		say(t, repeat, "[accepted 0 true]")
+		time.Sleep(8 * time.Second) // it waits at the leader for 5 s at a time
+		say(t, repeat, "[accepted 0 true reply a]")
+	})
+}
