@@ -191,7 +191,7 @@ func repeatsCollect(t *testing.T, end func(*harness.Member)) {
 // TestARepeatDoesNotWaitForAPausedGateway pauses the gateway of a request, which nobody can
 // tell from one that is dead until it goes on. Then it has the same reply, and takes no other.
 func TestARepeatDoesNotWaitForAPausedGateway(t *testing.T) {
-	t.Parallel()
+	busy(t)
 	_, _, through, other := requestCluster(t, "paused")
 	at := client.New(other.URL)
 	s := takeSeat(t, at, "paused")
@@ -224,7 +224,7 @@ func TestARepeatDoesNotWaitForAPausedGateway(t *testing.T) {
 // off the leader of its partition alone. The reply is taken all the same, and no other one,
 // at whichever node it is given; the caller has it in the end.
 func TestAGatewayThatIsCutOffTakesNoSecondReply(t *testing.T) {
-	t.Parallel()
+	busy(t)
 	for name, cut := range map[string]func(l *harness.Links, through, leader *harness.Member){
 		"all":          func(l *harness.Links, through, _ *harness.Member) { l.Isolate(through.Name) },
 		"all, refused": func(l *harness.Links, through, _ *harness.Member) { l.Refuse(through.Name, "") },

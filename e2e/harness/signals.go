@@ -1,15 +1,46 @@
 package harness
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Pause stops the process where it is, as a machine does that hangs: its
-// connections stay open and answer nothing.
-func (n *Node) Pause() { n.send(syscall.SIGSTOP) }
+// connections stay open and answer nothing. It returns once all of it stands still.
+func (n *Node) Pause() {
+	n.t.Helper()
+	n.send(syscall.SIGSTOP)
+	Await(n.t, stopTime, "the process stands still", func() bool { return stopped(n.cmd.Process.Pid) })
+}
+
+// stopTime is long enough for every thread of a process to stop on a machine that is busy.
+const stopTime = 30 * time.Second
+
+// stopped reports whether no thread of a process runs.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		// The state follows the name, which is in brackets and may hold anything.
+		_, state, ok := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+		if !ok || !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
+}
 
 // Continue lets a paused process go on as if no time had passed.
 func (n *Node) Continue() { n.send(syscall.SIGCONT) }
