@@ -1,3 +1,4 @@
+import { onAbort } from "../client/abort.js";
 import type { Clock } from "../client/clock.js";
 import type { Feature } from "../client/feature.js";
 import { errorOf, type Problem, TidewireError } from "../error.js";
@@ -42,8 +43,13 @@ async function readOnce(stream: Stream, http: Http, clock: Clock): Promise<void>
   let silent = true;
   for (;;) {
     await stream.credited();
+    stream.signal.throwIfAborted();
     const cancel = clock.after(silent ? firstMs : silenceMs, () => void reader.cancel());
-    const { done, value } = await reader.read().finally(cancel);
+    const unabort = onAbort(stream.signal, cancel); // engines take their time to end the read
+    const { done, value } = await reader.read().finally(() => {
+      cancel();
+      unabort();
+    });
     if (done) break;
     silent = false;
     deliver(stream, parse(value), place.cursor !== undefined);

@@ -134,6 +134,21 @@ test("a Retry-After is waited for, and a random part of a second behind it", asy
   for (const ms of waits) assert.ok(ms >= 2000 && ms < 3000, `${ms} ms`);
 });
 
+test("a stream whose engine takes its time to end leaves no timer behind", async (t) => {
+  const fetch: typeof globalThis.fetch = async (input) => {
+    if (!String(input).includes("/events")) return Response.json({});
+    const first = new TextEncoder().encode("id: c0\n\n");
+    return new Response(new ReadableStream({ start: (stream) => stream.enqueue(first) })); // it knows of no signal
+  };
+  const { clock, server, client } = stage(t, { use: [sse()], fetch });
+  server.down({ sockets: true });
+  const sub = client.subscribe("orders");
+  await clock.advance(5000);
+  assert.equal(sub.state, "live");
+  await client.close({ drainMs: 0 });
+  assert.equal(clock.pending, 0);
+});
+
 test("a poll that is refused for the moment ends nothing", async (t) => {
   let polls = 0;
   const refusing: Feature<"transport"> = {
