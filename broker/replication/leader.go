@@ -105,6 +105,16 @@ func (l *Leader) Follower(n ident.NodeID) *Progress {
 	return nil
 }
 
+// speaker finds the follower that a word is from; nil where the node is no replica, or has
+// spoken in a later life. Streams of two lives overlap, and what is read for a follower takes
+// its time: what is true of a former life says nothing of the one that is.
+func (l *Leader) speaker(from cluster.Life) *Progress {
+	if f := l.Follower(from.Node); f != nil && f.Life <= from.Epoch {
+		return f
+	}
+	return nil
+}
+
 // Took is where the log ended when the epoch began. Until the high watermark has
 // reached it, this leader may know less than is committed.
 func (l *Leader) Took() record.Position { return l.took }
@@ -154,7 +164,7 @@ func (l *Leader) Agree(from cluster.Life, version uint64, at record.Position, la
 
 // Part notes that a follower's log is not known to be the leader's (any more).
 func (l *Leader) Part(from cluster.Life, now time.Time) {
-	if f := l.Follower(from.Node); f != nil {
+	if f := l.speaker(from); f != nil {
 		*f = Progress{Node: f.Node, Life: from.Epoch, lost: f.since(now)}
 	}
 }
@@ -163,7 +173,7 @@ func (l *Leader) Part(from cluster.Life, now time.Time) {
 // read what follows there, and never will: its own log is damaged. Whether the follower has
 // all that is known where it has said that it stands there; else it is to say so anew.
 func (l *Leader) Spent(from cluster.Life, at record.Position, now time.Time) {
-	f := l.Follower(from.Node)
+	f := l.speaker(from)
 	if f == nil {
 		return
 	}

@@ -251,6 +251,30 @@ func TestWhoJoinsIsNamedInTheLifeThatCaughtUp(t *testing.T) {
 	says("when that was refused")
 }
 
+// The streams of two lives overlap for a moment, and what was read for the former one may be
+// done when the next has spoken.
+func TestWhatIsTrueOfAFormerLifeIsNotSaidOfTheNext(t *testing.T) {
+	next := cluster.Life{Node: c, Epoch: 2}
+	for what, of := range map[string]func(*Leader, cluster.Life){
+		"parted": func(l *Leader, of cluster.Life) { l.Part(of, at(1)) },
+		"spent":  func(l *Leader, of cluster.Life) { l.Spent(of, record.At(10), at(1)) },
+		"agreed": func(l *Leader, of cluster.Life) {
+			if l.Agree(of, l.view.Version, record.At(5), 6) {
+				t.Error("a former life is agreed with")
+			}
+		},
+	} {
+		l := led(view(1, a, b))
+		l.Agree(next, l.view.Version, record.At(10), 6)
+		l.Held(next, 7, record.At(10))
+		was := *l.Follower(c)
+		of(l, life(c))
+		if f := l.Follower(c); *f != was {
+			t.Errorf("a former life is %s: %+v was %+v", what, *f, was)
+		}
+	}
+}
+
 func TestVoidsCountLikeRecords(t *testing.T) {
 	l := led(view(1, a, b))
 	l.Agree(life(b), l.view.Version, record.At(10), 7)
