@@ -31,8 +31,10 @@ func AlgorithmOf(key crypto.PublicKey) string {
 	return ""
 }
 
-// algorithms are those that there is a key for.
-func (v *Verifier) algorithms() (names []string) {
+// algorithms are those that there is a key for. It is never nil: the library takes nil
+// for any.
+func (v *Verifier) algorithms() []string {
+	names := []string{}
 	if len(v.Key) > 0 {
 		names = append(names, jwt.SigningMethodHS256.Alg())
 	}
@@ -44,11 +46,11 @@ func (v *Verifier) algorithms() (names []string) {
 	return names
 }
 
-// keys are those of one algorithm: several while an issuer goes from one to the next.
+// keys are those of one algorithm: several while an issuer goes from one to the next. An
+// empty secret is none: everybody has it.
 func (v *Verifier) keys(algorithm string) (set jwt.VerificationKeySet) {
-	if algorithm == jwt.SigningMethodHS256.Alg() {
+	if algorithm == jwt.SigningMethodHS256.Alg() && len(v.Key) > 0 {
 		set.Keys = append(set.Keys, v.Key)
-		return set
 	}
 	for _, k := range v.Public {
 		if AlgorithmOf(k) == algorithm {

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"strings"
 	"testing"
 	"time"
 )
@@ -110,6 +111,23 @@ func TestPublicKeysProveTheirOwnAlgorithm(t *testing.T) {
 		for _, near := range map[string][]string{"RS256": {"RS384", "PS256"}, "ES256": {"ES384"}, "EdDSA": {"Ed25519"}}[p.algorithm] {
 			if _, err := v.Verify(signBy(t, p.private, `{"alg":"`+near+`"}`, body), now); ReasonOf(err) != Algorithm {
 				t.Errorf("%s that calls itself %s: %v", p.algorithm, near, err)
+			}
+		}
+	}
+}
+
+// Where every key is yet to come, nobody is believed: not even whoever signs with nothing,
+// as everybody can.
+func TestNobodyIsBelievedWithoutAKey(t *testing.T) {
+	body := `{"sub":"ann","exp":` + until(time.Minute) + `}`
+	for name, v := range map[string]Verifier{"no key": {}, "an empty secret": {Key: []byte{}}, "a key that proves none": {Public: []crypto.PublicKey{"?"}}} {
+		for _, header := range []string{hs256, `{"alg":"none"}`} {
+			signed := sign(header, body, "")
+			bare := signed[:strings.LastIndexByte(signed, '.')+1]
+			for _, token := range []string{signed, bare} {
+				if _, err := v.Verify(token, now); ReasonOf(err) != Algorithm {
+					t.Errorf("%s, %s: %v", name, token, err)
+				}
 			}
 		}
 	}

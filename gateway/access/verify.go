@@ -105,6 +105,8 @@ func (v *Verifier) prove(token string) (*claims, error) {
 		return nil, Refuse(Malformed, "the token's header has \"crit\": this node knows no extension of JWT")
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return nil, Refuse(Malformed, "the token is no JWT: three parts of base64url with dots between them, the first two JSON objects")
+	case len(algorithms) == 0:
+		return nil, Refuse(Algorithm, "this node has no key yet that a token could be signed with")
 	case t == nil || t.Method == nil || !slices.Contains(algorithms, t.Method.Alg()):
 		return nil, Refuse(Algorithm, "the token is not signed with %s, which this node has a key for, and nothing else is taken", strings.Join(algorithms, " or "))
 	}

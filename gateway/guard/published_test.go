@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"tidewire/gateway/access"
 	"tidewire/internal/fault"
 )
@@ -155,6 +157,22 @@ func TestATokenOfAFreshKeyWaitsForIt(t *testing.T) {
 		}
 		if n := i.count() - 2; n > 100 {
 			t.Errorf("%d fetches in more than a minute", n)
+		}
+	})
+}
+
+// Before the keys have come, what they would prove is neither good nor bad, however it is
+// signed: the empty secret is everybody's.
+func TestNobodyIsBelievedBeforeTheKeysHaveCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{Verifier: &access.Verifier{}, KeysURL: "https://id.example.com/keys"})
+		forged := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "eve", "exp": time.Now().Add(time.Hour).Unix()})
+		text, err := forged.SignedString([]byte{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grant, err := g.Token(text); !fault.Is(err, fault.Draining) {
+			t.Errorf("%v, %v", grant, err)
 		}
 	})
 }
