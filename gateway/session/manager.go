@@ -286,7 +286,7 @@ func (m *Manager) serve(w http.ResponseWriter, r *http.Request) error {
 	// On a goroutine of its own: the server's has served, with all it holds.
 	m.open.Go(func() {
 		s.begin(caller, start, reference)
-		s.run()
+		s.Run()
 	})
 	return nil
 }

@@ -91,12 +91,15 @@ func (s *session) logger() *slog.Logger {
 	return s.m.cfg.Logger.With("connection", s.id, "address", s.address)
 }
 
-// run serves the connection to its end, or until it has been idle from one ping
-// to the next: then it sleeps. It is the reader.
-func (s *session) run() {
+// Run serves the connection to its end, or until it has been idle from one ping
+// to the next: then it sleeps until there is something to read. Where that cannot be,
+// another goroutine goes on, whose stack is new and so small. It is the reader.
+func (s *session) Run() {
 	err := s.read()
 	if errors.Is(err, errIdle) {
-		s.sleep()
+		if !s.m.cfg.Crew.Sleep(&s.socket.Socket, s, &s.m.open) {
+			s.m.open.Go(s.Run)
+		}
 		return
 	}
 	s.end()
@@ -121,26 +124,14 @@ func (s *session) run() {
 	s.release()
 }
 
-// sleep gives up the reader's goroutine until there is something to read, or the
-// connection is over. Where that cannot be, another one goes on, whose stack is new and so
-// small.
-func (s *session) sleep() {
-	s.m.open.Add(1) // until it is awake
-	if !s.m.cfg.Crew.Sleep(&s.socket.Socket, s) {
-		s.Wake()
-		return
-	}
+// Over says that the connection is of no use any more.
+func (s *session) Over() bool {
 	select {
-	case <-s.ended: // perhaps before it slept
-		s.m.cfg.Crew.Wake(&s.socket.Socket)
+	case <-s.ended:
+		return true
 	default:
+		return false
 	}
-}
-
-// Wake goes on reading.
-func (s *session) Wake() {
-	s.m.open.Go(s.run)
-	s.m.open.Done()
 }
 
 // codeLabel keeps what clients choose freely out of the labels.

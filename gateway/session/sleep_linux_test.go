@@ -18,7 +18,7 @@ import (
 // readers are how many goroutines read for clients.
 func readers() int {
 	b := make([]byte, 4<<20)
-	return strings.Count(string(b[:runtime.Stack(b, true)]), "session.(*session).run(")
+	return strings.Count(string(b[:runtime.Stack(b, true)]), "session.(*session).Run(")
 }
 
 // TestIdleConnectionsHaveNoReader has clients do nothing but answer pings, and then all that

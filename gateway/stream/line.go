@@ -63,43 +63,21 @@ func (st *stream) take(w http.ResponseWriter, r *http.Request) (bool, error) {
 	return true, nil
 }
 
-// listen serves the connection to its end, which it hears of: the client goes, or
-// whoever writes is through with it. Until then it sleeps.
-func (st *stream) listen() {
-	if st.sleep() {
+// Run is the listener. It serves the connection to its end, which it hears of: the client
+// goes, or whoever writes is through with it. Until then it sleeps.
+func (st *stream) Run() {
+	l := &st.line
+	if !st.Over() && l.socket.Hear(&l.ignored) && st.set.cfg.Crew.Sleep(&l.socket, st, &st.set.open) {
 		return
 	}
 	defer st.leave()
-	st.line.socket.Gone(st.line.ignored)
+	l.socket.Gone(l.ignored)
 	st.cut()
-	st.line.writing.Wait()
+	l.writing.Wait()
 }
 
-// sleep has the listener woken once the client says anything, or the stream ends. It is
-// false when that is so, or nobody can be woken here.
-func (st *stream) sleep() bool {
-	l, crew := &st.line, st.set.cfg.Crew
-	if l.ending() || !l.socket.Hear(&l.ignored) {
-		return false
-	}
-	st.set.open.Add(1) // until it is awake
-	if !crew.Sleep(&l.socket, st) {
-		st.set.open.Done()
-		return false
-	}
-	if l.ending() { // perhaps before it slept
-		crew.Wake(&l.socket)
-	}
-	return true
-}
-
-func (l *line) ending() bool { return l.over.Load() || l.said.Load() }
-
-// Wake goes on listening.
-func (st *stream) Wake() {
-	st.set.open.Go(st.listen)
-	st.set.open.Done()
-}
+// Over says that whoever writes is through with the connection.
+func (st *stream) Over() bool { return st.line.over.Load() || st.line.said.Load() }
 
 // cut ends the connection at once.
 func (st *stream) cut() {

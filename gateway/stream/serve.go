@@ -42,7 +42,7 @@ func (s *Set) Serve(w http.ResponseWriter, r *http.Request, start deliver.Start)
 	}
 	st.join(r, start)
 	if taken {
-		s.open.Go(st.listen) // the server's goroutine goes, with all it holds
+		s.open.Go(st.Run) // the server's goroutine goes, with all it holds
 		st.line.slot.GiveBack(turn.More)
 		s.open.Done()
 		return nil

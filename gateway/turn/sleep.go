@@ -9,12 +9,15 @@ import (
 // Reader is the reading side of a connection that may sleep: it has no goroutine while
 // there is nothing to read.
 type Reader interface {
-	// Wake has the reader go on. It does not wait.
-	Wake()
+	// Run reads until it sleeps again or the connection has ended.
+	Run()
+	// Over says that there is no more to wait for: whoever ends a connection first has this
+	// say so, and then calls Crew.Wake.
+	Over() bool
 }
 
-// sleepers are the readers that sleep. Each is woken once: by its socket or by Crew.Wake,
-// whichever takes it from the set.
+// sleepers are the readers that sleep. Each is woken once: by its socket, by Crew.Wake, or
+// because nobody watches the sockets any more, whichever takes it from the set.
 type sleepers struct {
 	first sync.Once // makes the poll, for the first that wants to sleep
 	begun chan struct{}
@@ -22,59 +25,97 @@ type sleepers struct {
 
 	last atomic.Uint64 // of the tickets
 	mu   sync.Mutex
-	set  map[uint64]Reader // by ticket
+	set  map[uint64]sleeper // by ticket; nil: nobody watches any more
 }
 
-func newSleepers() *sleepers { return &sleepers{begun: make(chan struct{}), set: map[uint64]Reader{}} }
+// sleeper is a reader that sleeps, counted among those who have to end.
+type sleeper struct {
+	reader Reader
+	open   *sync.WaitGroup
+}
 
-// Sleep has the reader of a socket woken once there is something to read, be it the end, or
-// Wake is called. It is false where that cannot be: then the reader has to wait itself.
-func (c *Crew) Sleep(s *Socket, r Reader) bool {
-	if s.raw == nil {
-		return false
-	}
+// wake has it go on.
+func (s sleeper) wake() {
+	s.open.Go(s.reader.Run)
+	s.open.Done()
+}
+
+func newSleepers() *sleepers {
+	return &sleepers{begun: make(chan struct{}), set: map[uint64]sleeper{}}
+}
+
+// Sleep has the reader of a socket run, on a goroutine of its own, once there is something
+// to read, be it the end, or it is over. It counts in open from now on, in which its caller
+// counts, until it has run. It is false where that cannot be: then the reader has to wait itself.
+func (c *Crew) Sleep(s *Socket, r Reader, open *sync.WaitGroup) bool {
 	x := c.asleep
-	x.first.Do(func() {
-		x.poll = newPoll()
-		close(x.begun)
-	})
-	if x.poll == nil {
+	if s.raw == nil || !x.watched() {
 		return false
 	}
 	ticket := x.last.Add(1)
-	x.mu.Lock()
-	x.set[ticket] = r
-	x.mu.Unlock()
-	s.ticket.Store(ticket)
-	if x.poll.arm(s.raw, ticket) == nil {
-		return true
+	open.Add(1)
+	if !x.put(ticket, sleeper{r, open}) {
+		open.Done()
+		return false
 	}
-	return x.take(ticket) == nil // somebody else has woken it, and with it whoever called
+	s.ticket.Store(ticket)
+	if x.poll.arm(s.raw, ticket) != nil {
+		if _, mine := x.take(ticket); mine {
+			open.Done()
+			return false
+		}
+		return true // somebody else has woken it
+	}
+	if r.Over() { // perhaps before it slept
+		x.wake(ticket)
+	}
+	return true
 }
 
-// Wake wakes the reader of a socket, if it sleeps.
+// Wake wakes the reader of a socket that is over, if it sleeps.
 func (c *Crew) Wake(s *Socket) {
 	if ticket := s.ticket.Load(); ticket != 0 {
 		c.asleep.wake(ticket)
 	}
 }
 
+// watched says whether sockets can be watched on this system.
+func (x *sleepers) watched() bool {
+	x.first.Do(func() {
+		x.poll = newPoll()
+		close(x.begun)
+	})
+	return x.poll != nil
+}
+
 func (x *sleepers) wake(ticket uint64) {
-	if r := x.take(ticket); r != nil {
-		r.Wake()
+	if s, ok := x.take(ticket); ok {
+		s.wake()
 	}
 }
 
-// take takes a reader from the set; nil: it was woken before.
-func (x *sleepers) take(ticket uint64) Reader {
+// put adds to the set; false: nobody would wake it.
+func (x *sleepers) put(ticket uint64, s sleeper) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r := x.set[ticket]
-	delete(x.set, ticket)
-	return r
+	if x.set == nil {
+		return false
+	}
+	x.set[ticket] = s
+	return true
 }
 
-// run wakes those whose sockets have something to read, until ctx ends.
+// take takes from the set; false: it was woken before.
+func (x *sleepers) take(ticket uint64) (sleeper, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, ok := x.set[ticket]
+	delete(x.set, ticket)
+	return s, ok
+}
+
+// run wakes those whose sockets have something to read, until ctx ends. Should it fail before
+// that, all wake and wait themselves from then on.
 func (x *sleepers) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -84,5 +125,13 @@ func (x *sleepers) run(ctx context.Context) error {
 	if x.poll == nil {
 		return nil
 	}
-	return x.poll.run(ctx, x.wake)
+	err := x.poll.run(ctx, x.wake)
+	x.mu.Lock()
+	left := x.set
+	x.set = nil
+	x.mu.Unlock()
+	for _, s := range left {
+		s.wake()
+	}
+	return err
 }

@@ -13,7 +13,13 @@ import (
 // sleeper counts how often it is woken.
 type sleeper chan struct{}
 
-func (s sleeper) Wake() { s <- struct{}{} }
+func (s sleeper) Run()       { s <- struct{}{} }
+func (s sleeper) Over() bool { return false }
+
+// ended is a reader of a connection that ends while it falls asleep.
+type ended struct{ sleeper }
+
+func (ended) Over() bool { return true }
 
 func (s sleeper) woken(t *testing.T) {
 	t.Helper()
@@ -42,7 +48,9 @@ func running(t *testing.T) *turn.Crew {
 func sleeps(t *testing.T, crew *turn.Crew, s *turn.Socket) sleeper {
 	t.Helper()
 	r := make(sleeper, 2)
-	if !crew.Sleep(s, r) {
+	var open sync.WaitGroup
+	t.Cleanup(open.Wait)
+	if !crew.Sleep(s, r, &open) {
 		t.Fatal("a reader does not sleep")
 	}
 	return r
@@ -107,7 +115,20 @@ func TestAReaderThatIsToldOfItsEndWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.woken(t)
-	if crew.Sleep(s, r) {
+	var open sync.WaitGroup
+	if crew.Sleep(s, r, &open) {
 		t.Error("a reader sleeps on a socket that is closed")
 	}
+	open.Wait()
+}
+
+func TestAReaderThatIsOverDoesNotSleep(t *testing.T) {
+	crew := running(t)
+	s, _ := sockets(t, time.Minute)
+	r, open := ended{make(sleeper, 2)}, sync.WaitGroup{}
+	if !crew.Sleep(s, r, &open) {
+		t.Fatal("it is left to wait itself")
+	}
+	r.woken(t)
+	open.Wait()
 }
