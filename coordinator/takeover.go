@@ -11,16 +11,6 @@ import (
 // only the coordinator that leads asks for them. before is how things stood when they
 // were asked for.
 func logTakeovers(logger *slog.Logger, before *cluster.Snapshot, c *cluster.Elect, taken []bool) {
-	names := func(ids ...ident.NodeID) (all []string) {
-		for _, id := range ids {
-			name := id.String()
-			if n := before.Nodes[id]; n != nil {
-				name = n.Name
-			}
-			all = append(all, name)
-		}
-		return all
-	}
 	for i, of := range c.Of {
 		t := before.ByID[of.Partition.Topic]
 		if !of.Takeover || i >= len(taken) || !taken[i] || t == nil {
@@ -34,9 +24,9 @@ func logTakeovers(logger *slog.Logger, before *cluster.Snapshot, c *cluster.Elec
 		if p.Leader == (ident.NodeID{}) {
 			why = "nobody leads it and nobody in sync comes back; this replica is alive and holds all that is committed"
 		} else {
-			from = names(p.Leader)[0]
+			from = before.NameOf(p.Leader)
 		}
-		logger.Warn("a replica takes over the lead of a partition", "topic", t.Name, "partition", p.Index, "leader", names(of.Leader)[0], "before", from,
-			"in_sync", names(p.ISR...), "min_insync", t.Settings.MinInsync, "reason", why)
+		logger.Warn("a replica takes over the lead of a partition", "topic", t.Name, "partition", p.Index, "leader", before.NameOf(of.Leader), "before", from,
+			"in_sync", before.NamesOf(p.ISR), "min_insync", t.Settings.MinInsync, "reason", why)
 	}
 }

@@ -74,6 +74,7 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 	h.work.Lock()
 	defer h.work.Unlock()
 	h.mu.Lock()
+	before := h.snapshot
 	h.snapshot = s // lives are known before anything rests on them
 	h.mu.Unlock()
 	lacks := false
@@ -86,7 +87,7 @@ func (h *Host) Apply(ctx context.Context, s *cluster.Snapshot) error {
 			if !slices.Contains(part.Replicas, h.cfg.Node) || h.knows(t, part) {
 				continue
 			}
-			g.Go(func() error { return h.take(t, part) })
+			g.Go(func() error { return h.take(before, t, part) })
 		}
 	}
 	err := errors.Join(g.Wait(), h.drop(s))
@@ -137,8 +138,8 @@ func (h *Host) knows(t *cluster.Topic, part *cluster.Partition) bool {
 	return ok && r.modified == t.Modified
 }
 
-// take opens a partition, or tells its replica what changed.
-func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
+// take opens a partition, or tells its replica what changed since the snapshot before.
+func (h *Host) take(before *cluster.Snapshot, t *cluster.Topic, part *cluster.Partition) error {
 	ref := t.Ref(part.Index)
 	h.mu.RLock()
 	r := h.replicas[ref]
@@ -151,6 +152,7 @@ func (h *Host) take(t *cluster.Topic, part *cluster.Partition) error {
 	} else {
 		r.log.Configure(logConfig(t))
 	}
+	h.tellUnclean(before, t, part, r.log.End())
 	h.mu.Lock()
 	r.modified, r.leader = t.Modified, part.Leader
 	h.replicas[ref] = r

@@ -335,6 +335,25 @@ type broker struct {
 	stop    func()
 
 	renounced chan cluster.Life
+	logged    *logged
+}
+
+// logged is what a broker has logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *broker {
@@ -343,9 +362,9 @@ func (w *wires) start(t *testing.T, c *court, id ident.NodeID, dir string) *brok
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t, id: id, dir: dir, store: store, renounced: make(chan cluster.Life, 1)}
+	b := &broker{t: t, id: id, dir: dir, store: store, renounced: make(chan cluster.Life, 1), logged: &logged{}}
 	b.host = New(Config{
-		Node: id, Store: store, Coordinator: c, Network: w, Renounce: func(l cluster.Life, _ error) { b.renounced <- l }, Lease: func(uint64) bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Node: id, Store: store, Coordinator: c, Network: w, Renounce: func(l cluster.Life, _ error) { b.renounced <- l }, Lease: func(uint64) bool { return true }, Lag: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(b.logged, nil)),
 	})
 	s, err := c.Next(t.Context(), 0)
 	if err != nil {

@@ -125,13 +125,13 @@ func (h *Host) handsOn(ctx context.Context, alone []ident.Partition) {
 	}
 	answer, err := h.cfg.Coordinator.Propose(ctx, cluster.Change{Elect: &c})
 	if err != nil {
-		h.cfg.Logger.Warn("a damaged partition has nobody beside this node, and the coordinator cannot be asked for another leader", "partition", c.Of[0].Partition, "err", err)
+		h.cfg.Logger.Warn("a damaged partition has nobody beside this node, and the coordinator cannot be asked for another leader", "topic", h.topicOf(c.Of[0].Partition), "partition", c.Of[0].Partition.Index, "err", err)
 		return
 	}
 	for i, of := range c.Of {
 		if i < len(answer.Taken) && answer.Taken[i] {
 			h.cfg.Logger.Warn("a damaged partition had nobody beside this node and is led by another replica: what cannot be read here, and what comes after it, is lost to the topic, which allows unclean elections; "+
-				"the damaged log goes to quarantine", "partition", of.Partition, "leader", of.Leader)
+				"the damaged log goes to quarantine", "topic", h.topicOf(of.Partition), "partition", of.Partition.Index, "leader", h.nameOf(of.Leader))
 		}
 	}
 }

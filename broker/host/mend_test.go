@@ -191,6 +191,9 @@ func TestADamagedLeaderThatIsAloneGivesUpItsLeadWhereTheTopicAllowsIt(t *testing
 				t.Fatal(err)
 			}
 			publish(t, c, all, 2, 0)
+			if told := strings.Count(follower.logged.text(), "an unclean election"); told != 1 {
+				t.Errorf("the election was told %d times", told)
+			}
 			sameEverywhere(t, c, all)
 			if len(leader.store.Damaged()) != 0 || !slices.Contains(leader.host.Mended(), part) {
 				t.Fatal("in sync, and not repaired")

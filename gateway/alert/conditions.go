@@ -23,13 +23,7 @@ const defaultLeast = 512 << 20
 func conditions(in Input) map[key]condition {
 	out := map[key]condition{}
 	s := in.Snapshot
-	names := func(ids []ident.NodeID) string {
-		list := make([]string, len(ids))
-		for i, id := range ids {
-			list[i] = name(s, id)
-		}
-		return strings.Join(list, ", ")
-	}
+	names := func(ids []ident.NodeID) string { return strings.Join(s.NamesOf(ids), ", ") }
 	for id, n := range s.Nodes {
 		if c, down := down(in, n); down {
 			out[key{alert: NodeDown, node: id}] = c
@@ -54,7 +48,7 @@ func conditions(in Input) map[key]condition {
 				}
 				out[key{alert: ReplicaLag, part: ref, node: id}] = condition{
 					topic:  t.Name,
-					detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is not in sync though the node is up", p.Index, t.Name, name(s, id)),
+					detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is not in sync though the node is up", p.Index, t.Name, s.NameOf(id)),
 					advice: "It is catching up, or its disk or network does not keep up with the leader's: look at that node's load and at /metrics.",
 				}
 			}
@@ -111,7 +105,7 @@ func wanted(t *cluster.Topic, p *cluster.Partition) int {
 // down says that a node is: the cluster has declared its life over, or nobody can
 // tell and it does not answer.
 func down(in Input, n *cluster.Node) (condition, bool) {
-	who := name(in.Snapshot, n.ID)
+	who := in.Snapshot.NameOf(n.ID)
 	switch {
 	case n.Coming():
 		return condition{
@@ -164,7 +158,7 @@ func (r Report) least() int64 {
 func corrupt(s *cluster.Snapshot, t *cluster.Topic, ref ident.Partition, id ident.NodeID) condition {
 	return condition{
 		topic:  t.Name,
-		detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is corrupt: nothing is served past the damage", ref.Index, t.Name, name(s, id)),
+		detail: fmt.Sprintf("the replica of partition %d of topic %s on node %s is corrupt: nothing is served past the damage", ref.Index, t.Name, s.NameOf(id)),
 		advice: "It is fetched again from the leader, and the damaged files are set aside; `tidewire log verify` on that node says what is damaged. Look at its disk. A lone replica is not repaired by itself.",
 	}
 }
@@ -175,15 +169,8 @@ func disk(out map[key]condition, s *cluster.Snapshot, id ident.NodeID, reports m
 	r, said := reports[id]
 	if least := r.least(); said && r.Free < 2*least {
 		out[key{alert: DiskSpace, node: id}] = condition{
-			detail: fmt.Sprintf("node %s has %d MiB free on its data disk; below %d MiB it takes no records", name(s, id), r.Free>>20, least>>20),
+			detail: fmt.Sprintf("node %s has %d MiB free on its data disk; below %d MiB it takes no records", s.NameOf(id), r.Free>>20, least>>20),
 			advice: "Free space or add disk, or lower the retention of topics: it heals by itself.",
 		}
 	}
-}
-
-func name(s *cluster.Snapshot, id ident.NodeID) string {
-	if n := s.Nodes[id]; n != nil && n.Name != "" {
-		return n.Name
-	}
-	return id.String()
 }

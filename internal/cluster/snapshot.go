@@ -61,6 +61,23 @@ func (n *Node) Over() bool { return n.Ended == n.BrokerEpoch }
 // Coming says that the latest life has registered and has yet to activate itself.
 func (n *Node) Coming() bool { return !n.Serves() && !n.Over() }
 
+// NameOf is what people call a node; its id where the snapshot does not say.
+func (s *Snapshot) NameOf(id ident.NodeID) string {
+	if n := s.Nodes[id]; n != nil && n.Name != "" {
+		return n.Name
+	}
+	return id.String()
+}
+
+// NamesOf are what people call some nodes.
+func (s *Snapshot) NamesOf(ids []ident.NodeID) []string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = s.NameOf(id)
+	}
+	return names
+}
+
 // Ended says that a life of a node is over. One that is younger than the snapshot is not.
 func (s *Snapshot) Ended(l Life) bool {
 	n := s.Nodes[l.Node]
