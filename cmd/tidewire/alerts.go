@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -23,15 +24,9 @@ that resolved in the last hour.`,
 	}
 	r := addRemote(cmd, p)
 	cmd.Flags().BoolVar(&firing, "firing", false, "leave out what has resolved")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		all, err := c.Alerts(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = shows(r, func(ctx context.Context, c *client.Client, _ []string) ([]client.Alert, error) {
+		return c.Alerts(ctx)
+	}, func(all []client.Alert) (err error) {
 		shown := 0
 		for _, a := range all {
 			if firing && a.State != "firing" {
@@ -51,7 +46,7 @@ that resolved in the last hour.`,
 			_, err = fmt.Fprintln(r.out, "nothing fires")
 		}
 		return err
-	}
+	})
 	return cmd
 }
 

@@ -33,20 +33,14 @@ func newGroupList(p process) *cobra.Command {
 		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		groups, err := c.Groups(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	cmd.RunE = shows(r, func(ctx context.Context, c *client.Client, args []string) ([]client.Group, error) {
+		return c.Groups(ctx, args[0])
+	}, func(groups []client.Group) error {
 		head := []string{"GROUP", "MODE", "MEMBERS", "LEASE", "SESSION", "MAX-DELIVERIES", "DEAD-LETTERS"}
 		return list(r, head, groups, func(g client.Group) json.RawMessage { return g.Raw }, func(g client.Group) []string {
 			return []string{g.Group, g.Mode, strconv.Itoa(len(g.Members)), g.Lease, g.Session, strconv.Itoa(g.MaxDeliveries), g.DeadLetter}
 		})
-	}
+	})
 	return cmd
 }
 
@@ -62,21 +56,14 @@ leader could not be asked is shown as -.`,
 		Args: topicAndGroup,
 	}
 	r := addRemote(cmd, p)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		g, err := c.Group(cmd.Context(), args[0], args[1])
-		if err != nil {
-			return err
-		}
-		return describeGroup(r, g)
-	}
+	cmd.RunE = shows(r, func(ctx context.Context, c *client.Client, args []string) (client.Group, error) {
+		return c.Group(ctx, args[0], args[1])
+	}, r.describeGroup)
 	return cmd
 }
 
-func describeGroup(r *remote, g client.Group) error {
+// describeGroup shows a group.
+func (r *remote) describeGroup(g client.Group) error {
 	if !r.table() {
 		return r.line(g.Raw)
 	}

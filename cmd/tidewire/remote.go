@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -110,6 +111,21 @@ func (r *remote) checkOutput() error {
 		return nil
 	}
 	return usagef("--output: %q is neither table nor json", r.output)
+}
+
+// shows is what a command runs that asks a node for something and shows that.
+func shows[T any](r *remote, ask func(ctx context.Context, c *client.Client, args []string) (T, error), show func(T) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		what, err := ask(cmd.Context(), c, args)
+		if err != nil {
+			return err
+		}
+		return show(what)
+	}
 }
 
 // table reports whether a person reads the output.

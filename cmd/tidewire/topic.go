@@ -170,7 +170,7 @@ func newTopicAlter(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return describe(r, t)
+		return r.describeTopic(t)
 	}
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -20,15 +21,9 @@ func newTopicList(p process) *cobra.Command {
 		Args:    noArguments,
 	}
 	r := addRemote(cmd, p)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		topics, err := c.Topics(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = shows(r, func(ctx context.Context, c *client.Client, _ []string) ([]client.Topic, error) {
+		return c.Topics(ctx)
+	}, func(topics []client.Topic) error {
 		head := []string{"TOPIC", "PARTITIONS", "REPLICAS", "MIN-INSYNC", "RECORDS", "RETENTION", "DURABILITY"}
 		return list(r, head, topics, func(t client.Topic) json.RawMessage { return t.Raw }, func(t client.Topic) []string {
 			return []string{
@@ -36,7 +31,7 @@ func newTopicList(p process) *cobra.Command {
 				records(t), retention(t.Retention), t.Durability,
 			}
 		})
-	}
+	})
 	return cmd
 }
 
@@ -90,21 +85,14 @@ func newTopicDescribe(p process) *cobra.Command {
 		Args:    oneTopic,
 	}
 	r := addRemote(cmd, p)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		t, err := c.Topic(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return describe(r, t)
-	}
+	cmd.RunE = shows(r, func(ctx context.Context, c *client.Client, args []string) (client.Topic, error) {
+		return c.Topic(ctx, args[0])
+	}, r.describeTopic)
 	return cmd
 }
 
-func describe(r *remote, t client.Topic) error {
+// describeTopic shows a topic.
+func (r *remote) describeTopic(t client.Topic) error {
 	if !r.table() {
 		return r.line(t.Raw)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 )
 
 // Alert is something that needs somebody, or did.
@@ -26,9 +25,5 @@ func (a *Alert) UnmarshalJSON(b []byte) error {
 
 // Alerts lists those that fire, and those that resolved lately.
 func (c *Client) Alerts(ctx context.Context) ([]Alert, error) {
-	var answer struct {
-		Alerts []Alert `json:"alerts"`
-	}
-	_, err := c.call(ctx, http.MethodGet, "/alerts", nil, nil, &answer)
-	return answer.Alerts, err
+	return listed[Alert](ctx, c, "/alerts", "alerts")
 }

@@ -233,9 +233,28 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return resp.StatusCode, nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return 0, fmt.Errorf("%s %s: the answer is not as expected: %w", method, path, err)
+		return 0, unexpected(method, path, err)
 	}
 	return resp.StatusCode, nil
+}
+
+func unexpected(method, path string, err error) error {
+	return fmt.Errorf("%s %s: the answer is not as expected: %w", method, path, err)
+}
+
+// listed fetches what an answer has under a name.
+func listed[T any](ctx context.Context, c *Client, path, name string) ([]T, error) {
+	var answer map[string]json.RawMessage
+	if _, err := c.call(ctx, http.MethodGet, path, nil, nil, &answer); err != nil {
+		return nil, err
+	}
+	var all []T
+	if list, ok := answer[name]; ok {
+		if err := json.Unmarshal(list, &all); err != nil {
+			return nil, unexpected(http.MethodGet, path, err)
+		}
+	}
+	return all, nil
 }
 
 // topicPath is the path of a topic.

@@ -140,11 +140,7 @@ func (c *Client) RegisterGroup(ctx context.Context, topic string, s GroupSetting
 
 // Groups lists the groups of a topic.
 func (c *Client) Groups(ctx context.Context, topic string) ([]Group, error) {
-	var answer struct {
-		Groups []Group `json:"groups"`
-	}
-	_, err := c.call(ctx, http.MethodGet, groupPath(topic, "/"), nil, nil, &answer)
-	return answer.Groups, err
+	return listed[Group](ctx, c, groupPath(topic, "/"), "groups")
 }
 
 // Group describes one group.

@@ -72,11 +72,7 @@ func (c *Client) CreateTopic(ctx context.Context, s TopicSettings) (t Topic, cre
 
 // Topics lists the topics.
 func (c *Client) Topics(ctx context.Context) ([]Topic, error) {
-	var answer struct {
-		Topics []Topic `json:"topics"`
-	}
-	_, err := c.call(ctx, http.MethodGet, "/topics/", nil, nil, &answer)
-	return answer.Topics, err
+	return listed[Topic](ctx, c, "/topics/", "topics")
 }
 
 // Topic describes one topic.
