@@ -115,7 +115,7 @@ func newNode(fs *pflag.FlagSet, p process) (*node, error) {
 	}
 	for i, key := range cfg.AuthPublic {
 		if access.AlgorithmOf(key) == "" {
-			return nil, fmt.Errorf("auth_key_file: key %d of the file proves no token: a key is of RSA with 2048 bits or more (RS256), of the curve P-256 (ES256), or Ed25519 (EdDSA)", i+1)
+			return nil, fmt.Errorf("auth_key_file: key %d of the file proves no token: a key is of RSA with 2048 to 16384 bits (RS256), of the curve P-256 (ES256), or Ed25519 (EdDSA)", i+1)
 		}
 	}
 	files, err := obs.ReadDescriptors()

@@ -11,14 +11,19 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// leastRSABits is what RFC 7518 (section 3.3) wants of a key of RS256.
-const leastRSABits = 2048
+const (
+	// leastRSABits is what RFC 7518 (section 3.3) wants of a key of RS256.
+	leastRSABits = 2048
+	// mostRSABits bounds what a signature takes to be checked: that grows with the square of
+	// it, and a published key may be as long as the set it is in.
+	mostRSABits = 16384
+)
 
 // AlgorithmOf is what a public key proves; "": nothing that is taken here.
 func AlgorithmOf(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
-		if k.N.BitLen() >= leastRSABits {
+		if bits := k.N.BitLen(); bits >= leastRSABits && bits <= mostRSABits {
 			return jwt.SigningMethodRS256.Alg()
 		}
 	case *ecdsa.PublicKey:

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -133,14 +134,15 @@ func TestNobodyIsBelievedWithoutAKey(t *testing.T) {
 	}
 }
 
-func TestKeysThatAreTooWeakProveNothing(t *testing.T) {
+func TestKeysThatAreTooWeakOrTooLongProveNothing(t *testing.T) {
 	small := &rsa.PublicKey{N: pairs(t)[0].private.Public().(*rsa.PublicKey).N, E: 65537}
 	small.N.Rsh(small.N, 1)
+	long := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), mostRSABits, 1), E: 65537}
 	curve, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, key := range map[string]crypto.PublicKey{"RSA of 2047 bits": small, "P-384": curve.Public(), "nothing": nil} {
+	for name, key := range map[string]crypto.PublicKey{"RSA of 2047 bits": small, "RSA of 16385 bits": long, "P-384": curve.Public(), "nothing": nil} {
 		if got := AlgorithmOf(key); got != "" {
 			t.Errorf("%s: %s", name, got)
 		}

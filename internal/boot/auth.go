@@ -54,7 +54,7 @@ func keysURL(c *Config, text string) error {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("%q is no address such as https://id.example.com/.well-known/jwks.json", text)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		return fmt.Errorf("%q is clear text: whoever is on the way could publish keys of their own; take https, or http on this machine alone", text)

@@ -65,6 +65,7 @@ func TestSettingsOfTokensThatCannotWorkAreRefused(t *testing.T) {
 		"keys in clear text":       {[]string{"--auth-jwks-url=http://id.example.com/keys"}, "is clear text"},
 		"keys from a file":         {[]string{"--auth-jwks-url=file:///etc/keys"}, "is no address"},
 		"keys from nowhere":        {[]string{"--auth-jwks-url=https:///keys"}, "is no address"},
+		"keys from no host":        {[]string{"--auth-jwks-url=https://:443/keys"}, "is no address"},
 		"keys with a password":     {[]string{"--auth-jwks-url=https://me:hush@id.example.com/keys"}, "is no address"},
 		"rpc beyond loopback":      {[]string{"--rpc=192.0.2.1:7400", "--auth-key-file", key}, "authenticates no other node"},
 		"http with nobody to dial": {[]string{"--raft=0.0.0.0:7401", "--auth-key-file", key}, "advertise_raft"},
