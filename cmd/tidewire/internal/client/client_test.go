@@ -99,6 +99,21 @@ func TestTopicsKeepTheServersOwnFields(t *testing.T) {
 	}
 }
 
+// A purge of no partition is not one of all of them: the server is to say that it is a mistake.
+func TestAPurgeOfNothingIsNoPurgeOfEverything(t *testing.T) {
+	var body string
+	c := at(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body = string(b)
+		fmt.Fprint(w, `{"partitions":[]}`)
+	})
+	for want, before := range map[string]map[uint32]int64{`{}`: nil, `{"before":{}}`: {}, `{"before":{"1":7}}`: {1: 7}} {
+		if _, err := c.PurgeTopic(t.Context(), "orders", before); err != nil || body != want {
+			t.Errorf("%v: %s, want %s (%v)", before, body, want, err)
+		}
+	}
+}
+
 func TestResultsThatCameStandWhenTheAnswerBreaksOff(t *testing.T) {
 	c := at(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -113,7 +113,7 @@ func (p *Purged) UnmarshalJSON(b []byte) error {
 // out of all of them, up to their high watermarks of now.
 func (c *Client) PurgeTopic(ctx context.Context, name string, before map[uint32]int64) (p Purged, err error) {
 	body := struct {
-		Before map[uint32]int64 `json:"before,omitempty"`
+		Before map[uint32]int64 `json:"before,omitzero"` // one without a partition is refused, and is no purge of all
 	}{before}
 	_, err = c.call(ctx, http.MethodPost, topicPath(name, "/purge"), nil, body, &p)
 	return p, err
