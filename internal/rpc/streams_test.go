@@ -55,50 +55,53 @@ func opens(o opening) []byte {
 // speaks frames, and takes no name in the metrics.
 func TestStrangersAtTheDoor(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := serve(t, ServerConfig{IdleLimit: 900 * time.Millisecond, Metrics: NewMetrics(reg)}, "127.0.0.1:0")
+	s := serve(t, ServerConfig{IdleLimit: 3 * time.Second, Metrics: NewMetrics(reg)}, "127.0.0.1:0")
 	s.Broker(&broker{append: keepAll})
 	me := identity{cluster: theirs, source: cluster.Life{Node: nodeA, Epoch: 2}, target: nodeB}.String()
 	whole := preface + string(opens(opening{methodAppend, me}))
-	for name, c := range map[string]struct{ say, reason string }{
-		"nothing":              {"", ""},
-		"a letter":             {"T", ""},
-		"another protocol":     {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""},
-		"a preface alone":      {preface, "cannot be read"},
-		"a piece of an open":   {whole[:20], "cannot be read"},
-		"another version":      {prefaceMark + "\x02" + whole[len(preface):], "version 2 of the frames between nodes, this node 1"},
-		"no open":              {preface + string(frameOf(frameMessage, nil)), "begins with what it opens"},
-		"an open of garbage":   {preface + string(frameOf(frameOpen, []byte{0xff})), "begins with what it opens"},
-		"an open of megabytes": {preface + "\x01\x10\x00\x00\x00", "cannot be read"},
-		"another format":       {preface + string(opens(opening{methodAppend, "9" + me[1:]})), "they run versions that do not go together"},
-		"no caller":            {preface + string(opens(opening{methodAppend, ""})), "they run versions that do not go together"},
-		"a stream of its own":  {preface + string(opens(opening{"Broker/Mine", me})), `no stream "Broker/Mine"`},
-		"a long name":          {preface + string(opens(opening{strings.Repeat("x", 1000), me})), "no stream"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(conn, c.say); err != nil {
-				t.Fatal(err)
-			}
-			f := newFramed(t.Context(), conn, NewMetrics(nil))
-			_, _, err = f.next()
-			var end *ending
-			var e net.Error
-			switch {
-			case errors.As(err, &e) && e.Timeout():
-				t.Error("it was left waiting")
-			case c.reason == "":
-			case !errors.As(err, &end) || !end.refused || !fault.Is(end.problem, fault.LeaderUnavailable) || !strings.Contains(end.Error(), c.reason):
-				t.Errorf("it was told %v", err)
-			}
-		})
-	}
+	t.Run("stranger", func(t *testing.T) {
+		for name, c := range map[string]struct{ say, reason string }{
+			"nothing":              {"", ""},
+			"a letter":             {"T", ""},
+			"another protocol":     {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+			"a preface alone":      {preface, "cannot be read"},
+			"a piece of an open":   {whole[:20], "cannot be read"},
+			"another version":      {prefaceMark + "\x02" + whole[len(preface):], "version 2 of the frames between nodes, this node 1"},
+			"no open":              {preface + string(frameOf(frameMessage, nil)), "begins with what it opens"},
+			"an open of garbage":   {preface + string(frameOf(frameOpen, []byte{0xff})), "begins with what it opens"},
+			"an open of megabytes": {preface + "\x01\x10\x00\x00\x00", "cannot be read"},
+			"another format":       {preface + string(opens(opening{methodAppend, "9" + me[1:]})), "they run versions that do not go together"},
+			"no caller":            {preface + string(opens(opening{methodAppend, ""})), "they run versions that do not go together"},
+			"a stream of its own":  {preface + string(opens(opening{"Broker/Mine", me})), `no stream "Broker/Mine"`},
+			"a long name":          {preface + string(opens(opening{strings.Repeat("x", 1000), me})), "no stream"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // some wait until the server has waited enough
+				conn, err := net.Dial("tcp", s.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(conn, c.say); err != nil {
+					t.Fatal(err)
+				}
+				f := newFramed(t.Context(), conn, NewMetrics(nil))
+				_, _, err = f.next()
+				var end *ending
+				var e net.Error
+				switch {
+				case errors.As(err, &e) && e.Timeout():
+					t.Error("it was left waiting")
+				case c.reason == "":
+				case !errors.As(err, &end) || !end.refused || !fault.Is(end.problem, fault.LeaderUnavailable) || !strings.Contains(end.Error(), c.reason):
+					t.Errorf("it was told %v", err)
+				}
+			})
+		}
+	})
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
