@@ -152,9 +152,10 @@ func (l *Leader) Synced(durable record.Position) {
 }
 
 // Agree notes that a life of a follower, which knows a version, has the leader's log up
-// to a position, whose last batch is of the epoch last. False: the node is no replica.
+// to a position, whose last batch is of the epoch last. False: the node is no replica, or in
+// a later life.
 func (l *Leader) Agree(from cluster.Life, version uint64, at record.Position, last ident.Epoch) bool {
-	f := l.Follower(from.Node)
+	f := l.speaker(from)
 	if f == nil {
 		return false
 	}
