@@ -27,7 +27,7 @@ func TestEachNodeIsDrainedInTurn(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("drain: exit %d: %s%s", code, stdout, stderr)
 		}
-		c.AwaitState(slack(truthIn), m, "draining")
+		w.awaitTruth(m, "draining")
 		s.end(class{"leader drained", led, handedOver}, class{"follower drained", others, handedOver})
 		info := w.info()
 		if led := harness.Led(info, m.Name); len(led) > 0 {
@@ -41,7 +41,7 @@ func TestEachNodeIsDrainedInTurn(t *testing.T) {
 		if stdout, stderr, code := c.Others(m)[0].CLI(t.Context(), nil, "drain", m.Name, "--cancel"); code != 0 {
 			t.Fatalf("drain --cancel: exit %d: %s%s", code, stdout, stderr)
 		}
-		c.AwaitState(slack(truthIn), m, "alive")
+		w.awaitTruth(m, "alive")
 		c.AwaitSpread(patience, "drains")
 		s.end(class{"all partitions", anyPartition, handedOver})
 	}
@@ -73,11 +73,11 @@ func TestARollingRestart(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		t.Logf("%s stopped in %s", m.Name, time.Since(begin).Round(time.Millisecond))
-		c.AwaitState(slack(truthIn), m, "dead")
+		w.awaitTruth(m, "dead")
 		s.end(class{"leader stopped", led, handedOver}, class{"follower stopped", others, handedOver})
 		s = w.begin("%s returns", m.Name)
 		c.Run(m)
-		c.AwaitState(slack(truthIn), m, "alive")
+		w.awaitTruth(m, "alive")
 		c.AwaitWhole(patience, "rolling")
 		s.end(class{"all partitions", anyPartition, handedOver})
 	}

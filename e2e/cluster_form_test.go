@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,9 +15,6 @@ import (
 
 // toForm bounds the start of a cluster from empty folders.
 const toForm = 5 * time.Second
-
-// truthIn is how soon the list of nodes shows what happened.
-const truthIn = 3 * time.Second
 
 // TestAClusterForms starts three processes with empty folders: they find one
 // another, elect, spread a topic's partitions and serve every partition from every
@@ -99,20 +97,29 @@ func TestAClusterForms(t *testing.T) {
 }
 
 // listedNodes are the nodes as the command shows them.
-func listedNodes(t *testing.T, m *harness.Member) (all []client.NodeInfo) {
+func listedNodes(t *testing.T, m *harness.Member) []client.NodeInfo {
 	t.Helper()
-	listed, stderr, code := m.CLI(t.Context(), nil, "nodes", "--output", "json")
-	if code != 0 || strings.Count(listed, "\n") != 3 {
-		t.Fatalf("tidewire nodes at %s: exit %d: %s%s", m.Name, code, listed, stderr)
+	info, err := tryListedNodes(t.Context(), m)
+	if err != nil || len(info.Nodes) != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	return info.Nodes
+}
+
+// tryListedNodes are the nodes as the command shows them.
+func tryListedNodes(ctx context.Context, m *harness.Member) (info client.NodesInfo, err error) {
+	listed, stderr, code := m.CLI(ctx, nil, "nodes", "--output", "json")
+	if code != 0 {
+		return info, fmt.Errorf("tidewire nodes at %s: exit %d: %s%s", m.Name, code, listed, stderr)
 	}
 	for line := range strings.Lines(listed) {
 		var n client.NodeInfo
 		if err := json.Unmarshal([]byte(line), &n); err != nil {
-			t.Fatal(err)
+			return info, fmt.Errorf("tidewire nodes at %s: %q: %w", m.Name, line, err)
 		}
-		all = append(all, n)
+		info.Nodes = append(info.Nodes, n)
 	}
-	return all
+	return info, nil
 }
 
 // TestANodeThatExpectsMoreThanThereAreJoins starts a node as one of five founders, beside
@@ -147,7 +154,7 @@ func TestAFourthNodeJoinsUnderLoad(t *testing.T) {
 	s := w.begin("a fourth node joins")
 	m := c.Add(harness.AllRoles)
 	w.use(m)
-	c.AwaitState(slack(truthIn), m, "alive")
+	w.awaitTruth(m, "alive")
 	joined := time.Now()
 	info := c.AwaitTopic(patience, "growing", "the fourth node has its share", func(info client.TopicInfo) bool {
 		replicas := 0

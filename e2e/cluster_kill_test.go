@@ -44,7 +44,7 @@ func TestEachNodeIsKilledInTurn(t *testing.T) {
 			}
 			s := w.begin("%s", what)
 			m.Kill()
-			c.AwaitState(slack(truthIn), m, "dead")
+			w.awaitTruth(m, "dead")
 			info := c.AwaitTopic(patience, "kills", "others lead", func(info client.TopicInfo) bool {
 				return !slices.ContainsFunc(info.Layout.Partitions, func(p client.PartitionInfo) bool {
 					return p.Leader == "" || p.Leader == m.Name || slices.Contains(p.ISR, m.Name)
@@ -56,7 +56,7 @@ func TestEachNodeIsKilledInTurn(t *testing.T) {
 			}
 			s = w.begin("%s returns", m.Name)
 			c.Run(m)
-			c.AwaitState(slack(truthIn), m, "alive")
+			w.awaitTruth(m, "alive")
 			c.AwaitWhole(patience, "kills")
 			s.end(class{"all partitions", anyPartition, lostFollower})
 		}

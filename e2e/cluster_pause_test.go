@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidewire/e2e/client"
 	"tidewire/e2e/harness"
 )
 
@@ -33,12 +34,18 @@ func TestAPausedLeaderReturns(t *testing.T) {
 		s := w.begin("SIGSTOP of %s for %s", victim.Name, silent)
 		victim.Pause()
 		paused := time.Now()
-		c.AwaitState(slack(truthIn), victim, "dead")
+		w.awaitTruth(victim, "dead")
+		// What it answers and pushes once it goes on is of an epoch that is over.
+		c.AwaitTopic(patience, "pauses", "others lead", func(info client.TopicInfo) bool {
+			return !slices.ContainsFunc(info.Layout.Partitions, func(p client.PartitionInfo) bool {
+				return p.Leader == "" || p.Leader == victim.Name || slices.Contains(p.ISR, victim.Name)
+			})
+		}, victim)
 		s.end(class{"leader paused", led, fellSilent}, class{"follower paused", others, fellSilentLagged})
 		pause(t.Context(), silent-time.Since(paused))
 		s = w.begin("SIGCONT of %s", victim.Name)
 		victim.Continue()
-		c.AwaitState(slack(truthIn), victim, "alive")
+		w.awaitTruth(victim, "alive")
 		c.AwaitWhole(patience, "pauses")
 		s.end(class{"all partitions", anyPartition, lostFollower})
 	}

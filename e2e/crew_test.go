@@ -41,6 +41,8 @@ type crew struct {
 	answers  answerCounts // refusals
 	failures failures
 	losses   failures // words for the lost
+	late     failures // what took longer than its bound
+	waited   waited
 
 	publishing sync.WaitGroup
 	reading    sync.WaitGroup
@@ -219,6 +221,7 @@ func (w *crew) finish() {
 	}
 	w.t.Logf("%d subscribers over %d connections; repeats sent after an open end: %d; lost with a connection, not idempotent: %d; refused: %s; failed: %d",
 		len(w.readers), connections, w.retried.Load(), w.lost.Load(), &w.answers, w.failures.n)
+	w.judgeWaits()
 	if w.losses.n > 0 {
 		w.t.Logf("lost with a connection:\n%s", strings.Join(w.losses.first, "\n"))
 	}

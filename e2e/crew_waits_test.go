@@ -105,13 +105,47 @@ func (s span) end(classes ...class) map[string]time.Duration {
 			continue
 		}
 		longest[c.name] = slices.Max(all)
+		s.crew.waited.add(c, all)
 		s.crew.t.Logf("%s: %s: %s; longest of each producer: %s", s.what, c.name, distribution(all), longestOf(each))
 		if most := slack(c.bound) + starved; c.bound > 0 && longest[c.name] > most {
-			s.crew.t.Errorf("%s: %s: a producer waited %s, %s at most is allowed (%s on a machine that does nothing else, this one kept a process waiting %s)",
-				s.what, c.name, longest[c.name].Round(time.Millisecond), most.Round(time.Millisecond), c.bound, starved.Round(time.Millisecond))
+			s.crew.late.add("%s: %s: a producer waited %s, %s at most is allowed (%s on a machine that does nothing else, this one kept a process waiting %s; load %s)",
+				s.what, c.name, longest[c.name].Round(time.Millisecond), most.Round(time.Millisecond), c.bound, starved.Round(time.Millisecond), harness.Load())
 		}
 	}
 	return longest
+}
+
+// waited is how long producers waited in all that befell a cluster, by class.
+type waited struct {
+	names []string
+	all   map[string][]time.Duration
+}
+
+func (w *waited) add(c class, all []time.Duration) {
+	name := c.name
+	if c.bound > 0 {
+		name += fmt.Sprintf(" (%s at most)", c.bound)
+	}
+	if w.all == nil {
+		w.all = map[string][]time.Duration{}
+	}
+	if w.all[name] == nil {
+		w.names = append(w.names, name)
+	}
+	w.all[name] = append(w.all[name], all...)
+}
+
+// judgeWaits prints how long producers waited in all, and fails where one waited too
+// long, or the truth came too late. That does not end a test before: what comes after is
+// worth knowing too.
+func (w *crew) judgeWaits() {
+	w.t.Helper()
+	for _, name := range w.waited.names {
+		w.t.Logf("in all: %s: %s", name, distribution(w.waited.all[name]))
+	}
+	if w.late.n > 0 {
+		w.t.Errorf("%d times something took too long:\n%s", w.late.n, strings.Join(w.late.first, "\n"))
+	}
 }
 
 // leadBy are the partitions that nodes led, and the rest.

@@ -36,6 +36,16 @@ func (n *Node) stat() []string {
 	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 }
 
+// Load is what the machine says of its load: beside a figure of time it tells what the
+// figure is worth.
+func Load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "not known"
+	}
+	return strings.Join(strings.Fields(string(b))[:3], " ")
+}
+
 // RSS is the resident memory of the process, in bytes.
 func (n *Node) RSS() int64 { return n.memory("VmRSS:") }
 
