@@ -64,6 +64,39 @@ func TestCutLinks(t *testing.T) {
 			},
 		},
 		{
+			// Its leader keeps its lease, and waits for followers that hear nothing.
+			name: "a leader's words to its followers", roles: sixNodes(), lasts: 9 * time.Second, refuse: hesitant, bound: takenOver,
+			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+				for _, m := range c.With("broker") {
+					l.Hold(victim.Name, m.Name)
+				}
+			},
+		},
+		{
+			name: "the followers' words to a leader", roles: sixNodes(), lasts: 9 * time.Second, refuse: hesitant, bound: takenOver,
+			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+				for _, m := range c.With("broker") {
+					l.Hold(m.Name, victim.Name)
+				}
+			},
+		},
+		{
+			name: "a broker's words to all coordinators", roles: sixNodes(), lasts: 5 * time.Second, bound: fellSilent, dead: true,
+			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+				for _, m := range c.With("coordinator") {
+					l.Hold(victim.Name, m.Name)
+				}
+			},
+		},
+		{
+			name: "all coordinators' words to a broker", roles: sixNodes(), lasts: 5 * time.Second, refuse: hesitant, bound: fellSilent,
+			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+				for _, m := range c.With("coordinator") {
+					l.Hold(m.Name, victim.Name)
+				}
+			},
+		},
+		{
 			name: "a leader's words to all others", lasts: 9 * time.Second, refuse: hesitant, bound: takenOver, dead: true,
 			cut: func(l *harness.Links, victim *harness.Member, _ *harness.Cluster) { l.Hold(victim.Name, "") },
 		},
@@ -99,14 +132,14 @@ func TestCutLinks(t *testing.T) {
 			began := time.Now()
 			x.cut(c.Links, victim, c)
 			if x.dead {
-				c.AwaitState(2*slack(truthIn), victim, "dead")
+				w.awaitTruth(victim, "dead")
 			}
 			s.end(class{"leader cut off", led, x.bound}, class{"follower cut off", others, x.bound})
 			pause(t.Context(), whileCut(x.lasts)-time.Since(began))
 			w.awaitEach(5)
 			s = w.begin("the links heal")
 			c.Links.Heal()
-			c.AwaitState(4*slack(truthIn), victim, "alive")
+			w.awaitTruth(victim, "alive")
 			c.AwaitWhole(patience, "cuts")
 			s.end(class{"all partitions", anyPartition, fellSilent})
 			w.finish()

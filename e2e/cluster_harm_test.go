@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -95,6 +96,37 @@ func awaitCaughtUpAnew(c *harness.Cluster, m *harness.Member, topic client.Topic
 	c.AwaitReady(m)
 }
 
+// sameRecords reads a partition by way of one node, and by way of its leader, and wants
+// the same of both, as far as both still have it.
+func sameRecords(t *testing.T, c *harness.Cluster, m *harness.Member, topic string, partition int) {
+	t.Helper()
+	read := func(m *harness.Member) []client.Message {
+		api := client.New(m.URL)
+		defer api.HTTP.CloseIdleConnections()
+		return api.ReadAll(t, topic, partition)
+	}
+	leader := c.Member(harness.Leaders(c.API().Topic(t, topic))[partition])
+	want := map[int64]client.Message{}
+	for _, x := range read(leader) {
+		want[x.Offset] = x
+	}
+	same := 0
+	for _, x := range read(m) {
+		y, ok := want[x.Offset]
+		if !ok {
+			continue // it has been written, or has had its time, between the two
+		}
+		if x.KeyText() != y.KeyText() || !bytes.Equal(x.Bytes(), y.Bytes()) {
+			t.Errorf("%s serves another record at offset %d of partition %d than its leader %s", m.Name, x.Offset, partition, leader.Name)
+		}
+		same++
+	}
+	if same == 0 {
+		t.Errorf("nothing of partition %d could be compared between %s and %s", partition, m.Name, leader.Name)
+	}
+	t.Logf("%d records of partition %d are the same by way of %s and of its leader %s", same, partition, m.Name, leader.Name)
+}
+
 // TestAHarmedReplicaIsFoundAndRepaired changes a byte of what a follower keeps,
 // where it is found by the scrub or by a reader: it is reported, never served, and
 // fetched again from the leader.
@@ -110,9 +142,7 @@ func TestAHarmedReplicaIsFoundAndRepaired(t *testing.T) {
 		}},
 		{"sealed segment, by a reader", []string{"--scrub-rate", "0"}, func(t *testing.T, c *harness.Cluster, m *harness.Member, info client.TopicInfo, partition int) {
 			harness.FlipByte(t, awaitSealed(t, m, info, partition), 100_000)
-			api := client.New(m.URL)
-			api.ReadAll(t, info.Name, partition)
-			api.HTTP.CloseIdleConnections()
+			sameRecords(t, c, m, info.Name, partition)
 		}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -127,10 +157,13 @@ func TestAHarmedReplicaIsFoundAndRepaired(t *testing.T) {
 			awaitSealed(t, follower, info, partition)
 			x.harm(t, c, follower, info, partition)
 			awaitAlert(t, c, "corrupt-replica", follower.Name)
-			harness.Await(t, patience, "the damage is counted and gone", func() bool {
-				return follower.Metric("broker_damaged_partitions") == 0
+			sameRecords(t, c, follower, info.Name, partition)
+			harness.Await(t, patience, "the damage is counted, repaired and gone", func() bool {
+				return follower.Metric("storage_corruption_total") > 0 && follower.Metric("broker_repaired_replicas_total") > 0 &&
+					follower.Metric("broker_damaged_partitions") == 0
 			})
 			c.AwaitWhole(patience, "harm")
+			sameRecords(t, c, follower, info.Name, partition)
 			w.finish()
 			w.identical()
 		})

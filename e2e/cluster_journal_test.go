@@ -39,10 +39,10 @@ func renewals(t *testing.T, m *harness.Member) []string {
 // is reported, nothing of the folder counts or is served, and everything is fetched again
 // from the leaders.
 func TestACorruptJournalIsRenewed(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "stopped", true: "killed"}[killed], func(t *testing.T) {
-			busy(t)
+			timed(t)
 			c := harness.StartCluster(t, harness.ClusterOptions{})
 			o := harmCrew("journal")
 			w := startCrew(t, c, o)

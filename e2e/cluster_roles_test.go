@@ -10,6 +10,9 @@ import (
 	"tidewire/e2e/harness"
 )
 
+// decidesIn is how soon something new is decided again once the coordinators are back.
+const decidesIn = 3 * time.Second
+
 // TestDataFlowsWithoutCoordinators runs coordinators and brokers as processes of
 // their own and takes all coordinators away: what is there is written and read as
 // before, what needs a decision is refused, and decided soon after they return.
@@ -35,6 +38,7 @@ func TestDataFlowsWithoutCoordinators(t *testing.T) {
 	leader := c.CoordinatorLeader()
 	leader.Kill()
 	c.CoordinatorLeader(leader)
+	w.awaitTruth(leader, "dead")
 	s.end(class{"all partitions", anyPartition, handedOver})
 	c.Run(leader)
 	c.AwaitState(slack(truthIn), leader, "alive")
@@ -48,23 +52,39 @@ func TestDataFlowsWithoutCoordinators(t *testing.T) {
 		w.awaitEach(10)
 	}
 	s.end(class{"all partitions", anyPartition, handedOver})
+	for _, m := range coordinators {
+		w.awaitTruth(m, "suspect") // nobody is there to decide that they are dead
+	}
 	ans := createTopic(t, c, "undecided")
 	if problem, err := ans.Problem(); err != nil || problem.Code != "coordinator-unavailable" {
 		t.Errorf("a topic was asked for without coordinators: %d %s (%v)", ans.Status, ans.Body, err)
 	}
 
 	s = w.begin("all coordinators return")
-	c.Run(coordinators...)
-	back, starved := time.Now(), c.Starved()
-	for n := 0; ; n++ {
-		if ans := createTopic(t, c, fmt.Sprintf("decided-%d", n)); ans.Status == 201 {
-			break
-		}
-		if time.Since(back) > slack(truthIn)+starved() {
-			t.Fatalf("no topic could be created %s after the coordinators returned: %s", time.Since(back), ans.Body)
+	for _, m := range coordinators {
+		if err := m.Begin(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	t.Logf("a topic was created %s after the coordinators were ready", time.Since(back).Round(time.Millisecond))
+	back, starved := time.Now(), c.Starved()
+	for n := 0; ; n++ {
+		ans := createTopic(t, c, fmt.Sprintf("decided-%d", n))
+		if ans.Status == 201 {
+			break
+		}
+		if time.Since(back) > patience {
+			t.Fatalf("no topic could be created %s after the coordinators were started: %s", time.Since(back), ans.Body)
+		}
+	}
+	took := time.Since(back)
+	t.Logf("a topic was created %s after the coordinators were started", took.Round(time.Millisecond))
+	if most := slack(decidesIn) + starved(); took > most {
+		t.Errorf("the first topic was created %s after the coordinators were started, %s at most is allowed", took, most)
+	}
+	c.AwaitReady(coordinators...)
+	for _, m := range coordinators {
+		w.awaitTruth(m, "alive")
+	}
 	s.end(class{"all partitions", anyPartition, handedOver})
 	w.finish()
 	w.identical()
