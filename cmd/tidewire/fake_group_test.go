@@ -167,7 +167,7 @@ func (f *fake) take(w http.ResponseWriter, r *http.Request, t *fakeTopic, g *fak
 	}
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
-	all := g.lease(t, limit)
+	all := g.lease(t, limit, f.now())
 	if len(all) == 0 {
 		changed := f.changed
 		f.mu.Unlock()
@@ -177,13 +177,13 @@ func (f *fake) take(w http.ResponseWriter, r *http.Request, t *fakeTopic, g *fak
 		case <-r.Context().Done():
 		}
 		f.mu.Lock()
-		all = g.lease(t, limit)
+		all = g.lease(t, limit, f.now())
 	}
 	answer(w, 200, map[string]any{"messages": all})
 }
 
 // lease gives messages that nobody has to the member.
-func (g *fakeGroup) lease(t *fakeTopic, limit int) []any {
+func (g *fakeGroup) lease(t *fakeTopic, limit int, now time.Time) []any {
 	all := []any{}
 	for i, log := range t.logs {
 		for o, m := range log {
@@ -195,6 +195,8 @@ func (g *fakeGroup) lease(t *fakeTopic, limit int) []any {
 			g.deliveries[p]++
 			var fields map[string]json.RawMessage
 			_ = json.Unmarshal([]byte(m), &fields) // the fake wrote it
+			until, _ := now.Add(30 * time.Second).UTC().MarshalJSON()
+			fields["lease_until"] = until
 			fields["lease_ms"], fields["delivery"] = json.RawMessage("30000"), json.RawMessage(strconv.Itoa(g.deliveries[p]))
 			all = append(all, fields)
 		}

@@ -37,7 +37,7 @@ func (f *fake) serveRequests(mux *http.ServeMux) {
 // request keeps a request and waits for its reply. A repeat waits for the same. Troubles:
 // break (nothing done, the connection ends), lose (kept, the connection ends), busy (503),
 // late (its deadline is in the past, and nobody waits), plain (what is kept is no request),
-// forbidden (403).
+// forbidden (403), past (its clock is an hour behind from now on), future (ahead).
 func (f *fake) request(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 	what := f.takesLocked("request")
 	switch what {
@@ -49,6 +49,10 @@ func (f *fake) request(w http.ResponseWriter, r *http.Request, t *fakeTopic) {
 	case "forbidden":
 		refuse(w, fault.Forbidden, "the token has no right to request")
 		return
+	case "past":
+		f.behind = time.Hour
+	case "future":
+		f.behind = -time.Hour
 	}
 	id := r.Header.Get("Tidewire-Correlation-Id")
 	q := f.requests[id]
@@ -108,7 +112,7 @@ func (f *fake) keepRequest(t *fakeTopic, r *http.Request, q *fakeRequest, id, wh
 	}
 	if what != "plain" {
 		headers["Tidewire-Reply-To"], headers["Tidewire-Correlation-Id"] = q.inbox, id
-		headers["Tidewire-Deadline"] = time.Now().Add(timeout).UTC().Format(time.RFC3339Nano)
+		headers["Tidewire-Deadline"] = f.now().Add(timeout).UTC().Format(time.RFC3339Nano)
 	}
 	m := wire.Begin(nil).Str("topic", t.name).Int("partition", 0).Int("offset", int64(len(t.logs[0])))
 	if key := r.URL.Query().Get("key"); key != "" {

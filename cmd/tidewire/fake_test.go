@@ -30,7 +30,11 @@ type fake struct {
 	bearer   string                  // Authorization of the last one
 	changed  chan struct{}           // closed and replaced when a record came
 	box      fakeNode
+	behind   time.Duration // its clock, behind that of the commands
 }
+
+// now is the time by the fake's clock.
+func (f *fake) now() time.Time { return time.Now().Add(-f.behind) }
 
 // fakeNode is a node that a drain empties with every look at it.
 type fakeNode struct {

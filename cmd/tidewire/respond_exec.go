@@ -59,7 +59,7 @@ func (p *responder) respond(ctx context.Context, m client.Leased) error {
 		p.note("partition %d offset %d is no request: it has no reply-to", m.Partition, m.Offset)
 		p.add(&p.count.Foreign)
 		return nil
-	case !asked.Deadline.IsZero() && !time.Now().Before(asked.Deadline):
+	case !asked.Until.IsZero() && !time.Now().Before(asked.Until):
 		p.add(&p.count.Late)
 		return nil
 	}
@@ -100,9 +100,9 @@ func (p *responder) work(ctx context.Context, m client.Leased, asked client.Aske
 		deadline = asked.Deadline.Format(time.RFC3339Nano)
 	}
 	running := ctx
-	if !asked.Deadline.IsZero() {
+	if !asked.Until.IsZero() {
 		var cancel context.CancelFunc
-		running, cancel = context.WithDeadline(ctx, asked.Deadline)
+		running, cancel = context.WithDeadline(ctx, asked.Until)
 		defer cancel()
 	}
 	err := p.shell.run(running, m, &out, io.MultiWriter(p.err, last), "TIDEWIRE_CORRELATION_ID="+asked.Correlation, "TIDEWIRE_DEADLINE="+deadline)
@@ -145,7 +145,7 @@ const (
 // reply gives a reply until it is taken, refused, or nobody waits for it any more. It
 // returns the reply that it gave in the end.
 func (p *responder) reply(ctx context.Context, asked client.Asked, r client.Reply) (client.Reply, error) {
-	until := asked.Deadline
+	until := asked.Until
 	if until.IsZero() {
 		until = time.Now().Add(replyPatience)
 	}

@@ -85,9 +85,12 @@ type Held struct {
 // Leased is a message in a member's hands.
 type Leased struct {
 	Message
-	Key      *string `json:"key"`
-	LeaseMS  int64   `json:"lease_ms"`
-	Delivery int     `json:"delivery"`
+	Key        *string   `json:"key"`
+	LeaseMS    int64     `json:"lease_ms"`
+	LeaseUntil time.Time `json:"lease_until"` // by the node's clock
+	Delivery   int       `json:"delivery"`
+
+	Came time.Time `json:"-"` // when it came, by this machine's clock
 }
 
 // Place is a record of a topic.
@@ -201,12 +204,12 @@ func (c *Client) Take(ctx context.Context, topic, group string, j Joined, limit 
 	if _, err := c.call(ctx, http.MethodGet, oneGroup(topic, group, "/messages"), q, nil, &answer); err != nil {
 		return nil, err
 	}
-	all := make([]Leased, len(answer.Messages))
+	all, came := make([]Leased, len(answer.Messages)), time.Now()
 	for i, raw := range answer.Messages {
 		if err := json.Unmarshal(raw, &all[i]); err != nil {
 			return nil, err
 		}
-		all[i].Raw = oneLine(raw)
+		all[i].Raw, all[i].Came = oneLine(raw), came
 	}
 	return all, nil
 }

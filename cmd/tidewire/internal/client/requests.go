@@ -122,7 +122,8 @@ func nonNil(b []byte) []byte {
 type Asked struct {
 	Inbox       string
 	Correlation string
-	Deadline    time.Time // zero: none is given
+	Deadline    time.Time // by the node's clock; zero: none is given
+	Until       time.Time // the same by this machine's clock
 }
 
 // Asked reads the headers of a request; ok is false where the message is none.
@@ -130,5 +131,10 @@ func (m Leased) Asked() (a Asked, ok bool) {
 	a.Inbox, a.Correlation = m.Headers[replyToHeader], m.Headers[correlationHeader]
 	// A deadline that cannot be read is none: the requester's node has its own.
 	a.Deadline, _ = time.Parse(time.RFC3339, m.Headers[deadlineHeader])
+	if a.Until = a.Deadline; !a.Deadline.IsZero() && !m.LeaseUntil.IsZero() {
+		// What is left by the node's clock: this machine's may be wrong, or be set.
+		sent := m.LeaseUntil.Add(-time.Duration(m.LeaseMS) * time.Millisecond)
+		a.Until = m.Came.Add(a.Deadline.Sub(sent))
+	}
 	return a, a.Inbox != ""
 }
