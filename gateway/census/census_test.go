@@ -80,11 +80,15 @@ type scene struct {
 	feed     *feed.Feed
 	heard    time.Time // a coordinator, last; zero: it is here
 	asked    atomic.Int64
+	stall    atomic.Int64 // how long the machine keeps whoever looks at the cluster next
 	unserved atomic.Int64 // the other node refuses so many times to say where a partition stands
 }
 
 // Snapshot is what the feed has; before that, how the scene begins.
 func (s *scene) Snapshot() *cluster.Snapshot {
+	if d := s.stall.Swap(0); d > 0 {
+		time.Sleep(time.Duration(d))
+	}
 	if now := s.feed.Snapshot(); now.Index > 0 {
 		return now
 	}
@@ -259,6 +263,27 @@ func TestAlertsComeAsSoonAsSomethingChanges(t *testing.T) {
 		s, c := newScene()
 		activity.Start(t, c.Run)
 		time.Sleep(10*time.Second + 7*time.Millisecond)
+		now := *s.snapshot
+		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
+		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}
+		s.feed.Publish(&now)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if got := c.Alerts(); len(got) != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A machine that keeps one evaluation waiting for a core says nothing of what the next ones
+// cost: what happens then is told as soon as ever.
+func TestOneEvaluationThatTookLongDelaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScene()
+		activity.Start(t, c.Run)
+		time.Sleep(10*time.Second + 7*time.Millisecond)
+		s.stall.Store(int64(400 * time.Millisecond))
+		time.Sleep(2 * time.Second)
 		now := *s.snapshot
 		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
 		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}

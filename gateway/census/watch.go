@@ -20,9 +20,11 @@ const (
 	mostLooked = 16
 	// evaluateEvery is how often alerts are evaluated where nothing changes, and
 	// leastPause how long one evaluation is from the next where all does. In a cluster
-	// of so many partitions that an evaluation takes its time, it is evaluatePart of it.
+	// of so many partitions that an evaluation takes its time, it is evaluatePart of it,
+	// but mostPause at most.
 	evaluateEvery = 500 * time.Millisecond
 	leastPause    = 50 * time.Millisecond
+	mostPause     = 2 * time.Second
 	evaluatePart  = 20
 	// StaleAfter is how long no coordinator has been heard once what the cluster was
 	// last known to be says nothing of who lives.
@@ -99,13 +101,17 @@ func (c *Census) look(ctx context.Context) {
 
 // watch evaluates alerts whenever something changes, and when one is due.
 func (c *Census) watch(ctx context.Context) error {
+	before := time.Duration(0)
 	for index := uint64(0); ; {
 		began := time.Now()
 		s, due := c.evaluate(began)
 		index = s.Index
-		if !sleep.For(ctx, max(leastPause, evaluatePart*time.Since(began))) {
+		took := time.Since(began)
+		// The quicker of two is what one costs: the other may have waited for a core.
+		if !sleep.For(ctx, min(mostPause, max(leastPause, evaluatePart*min(took, before)))) {
 			return nil
 		}
+		before = took
 		wait := evaluateEvery
 		if !due.IsZero() {
 			wait = min(wait, time.Until(due))
