@@ -19,6 +19,8 @@ FAULTS    ?= all
 SCENARIOS ?=
 # How often each system has its turn in bench-peers.
 REPETITIONS ?= 3
+# Tests that make acceptance runs.
+LINES     ?= ^Test(AClusterForms|AFourthNodeJoinsUnderLoad|EachNodeIs.*|APausedLeaderReturns|CutLinks|DataFlowsWithoutCoordinators|AllNodesAreKilledAtOnce|AHarmedReplica.*|ACorruptJournal.*|AnotherFolderIsNoReplica|AFullDiskOfOneBroker|EveryNodeTellsTheTruth|MishapsOnMishaps)$$
 # More flags for go test, for example TESTFLAGS=-v.
 TESTFLAGS ?=
 
@@ -181,6 +183,11 @@ fuzz: ## every fuzz target there is, FUZZTIME each
 soak: build ## the long forms: more seeds, more kills, more time
 	TEST_TIDEWIRE_SOAK=1 TEST_TIDEWIRE_SEEDS=$(SEEDS) TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" \
 		$(GO) test -count=1 -timeout 6h -v $(TESTFLAGS) ./...
+
+.PHONY: acceptance
+acceptance: build ## what a cluster has to live through, in the long forms, held to their bounds of time: half an hour on a machine that does nothing else; LINES=Kill for some
+	TEST_TIDEWIRE_SOAK=1 TEST_TIDEWIRE_BIN="$(CURDIR)/$(BIN)" \
+		$(GO) test -count=1 -timeout 2h -v -run '$(LINES)' $(TESTFLAGS) ./e2e
 
 .PHONY: sim
 sim: ## SEEDS simulated clusters under faults, from seed FROM on; SEED=n plays one again

@@ -239,13 +239,16 @@ func (c *Cluster) StopAll() {
 }
 
 // KillAll ends every node at once.
-func (c *Cluster) KillAll() {
-	for _, m := range c.Members {
+func (c *Cluster) KillAll() { KillAtOnce(c.Members...) }
+
+// KillAtOnce ends nodes in the same moment.
+func KillAtOnce(members ...*Member) {
+	for _, m := range members {
 		if m.Running() {
 			_ = m.cmd.Process.Kill() // it may have ended just now
 		}
 	}
-	for _, m := range c.Members {
+	for _, m := range members {
 		m.Kill() // waits
 	}
 }
