@@ -1,7 +1,10 @@
 package harness
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -34,28 +37,34 @@ func CopyDir(t testing.TB, from, to string) {
 	}
 }
 
-func copyFile(from, to string) error {
-	data, err := os.ReadFile(from)
+// copyFile leaves out what is zero, a piece at a time.
+func copyFile(from, to string) (err error) {
+	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(to)
+	defer src.Close()
+	dst, err := os.Create(to)
 	if err != nil {
 		return err
 	}
-	end := len(data)
-	for end > 0 && data[end-1] == 0 {
-		end--
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	piece, zeros, size := make([]byte, 256<<10), make([]byte, 256<<10), int64(0)
+	for {
+		n, err := io.ReadFull(src, piece)
+		if n > 0 && !bytes.Equal(piece[:n], zeros[:n]) {
+			if _, err := dst.WriteAt(piece[:n], size); err != nil {
+				return err
+			}
+		}
+		size += int64(n)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return dst.Truncate(size)
+		case err != nil:
+			return err
+		}
 	}
-	if _, err := f.Write(data[:end]); err != nil {
-		f.Close() //nolint:errcheck // the first error counts
-		return err
-	}
-	if err := f.Truncate(int64(len(data))); err != nil {
-		f.Close() //nolint:errcheck // the first error counts
-		return err
-	}
-	return f.Close()
 }
 
 // Sums has the SHA-256 of every file below a folder, by path. A folder that is

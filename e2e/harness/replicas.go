@@ -22,14 +22,14 @@ type Replica struct {
 }
 
 // Replicas reads every log of data folders whose nodes do not run. Each folder is
-// copied, for opening one recovers it.
+// copied, for opening one recovers it; nothing of a copy is to last.
 func Replicas(t testing.TB, dirs ...string) map[ident.Partition][]Replica {
 	t.Helper()
 	all := map[ident.Partition][]Replica{}
 	for _, dir := range dirs {
 		copied := t.TempDir()
 		CopyDir(t, dir, copied)
-		store, err := storage.Open(storage.Config{Dir: copied, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		store, err := storage.Open(storage.Config{Dir: copied, FS: fleeting{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if err != nil {
 			t.Fatalf("open a copy of %s: %v", dir, err)
 		}
