@@ -19,6 +19,11 @@ const keys = 6;
 const place = (m: Message) => `${m.partition}:${m.offset}`;
 const sorted = <V>(list: V[]) => list.toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0));
 
+/** A silent line is given up after 60 s at most: when nothing has moved for so long, nothing will. */
+const standstillMs = 90_000;
+const lookMs = 5000;
+const recentEvents = 40;
+
 /**
  * Publishes and reads while there is trouble, which goes by what is acknowledged. In the
  * end every publish is in the log once, in the order of its key, and the subscriber saw
@@ -41,27 +46,48 @@ export async function flood(
 
   // Each key's next record goes out once half a dozen before it are acknowledged.
   const acknowledged = counter(records);
+  const unanswered = new Set<number>();
   const publish = async (key: number) => {
+    const published: Array<Promise<void>> = [];
     for (let i = key; i < records; i += keys) {
-      const published = client.publish(topic, { i }, { key: `k${key}`, timeoutMs: 3_600_000 }).then((p) => {
+      unanswered.add(i);
+      const one = client.publish(topic, { i }, { key: `k${key}`, timeoutMs: 3_600_000 }).then((p) => {
         assert.equal(p.topic, topic);
+        unanswered.delete(i);
         acknowledged.hit();
       });
-      if (i % (6 * keys) === key) await published;
-      else published.catch(() => {}); // the batch's last one tells of it
+      published.push(one);
+      if (published.length % 6 === 1) await Promise.all(published);
     }
+    await Promise.all(published);
   };
-  const publishing = Promise.all(Array.from({ length: keys }, (_, key) => publish(key)));
-  await Promise.all([trouble(acknowledged, records), publishing]);
-  await acknowledged.reached;
-  await got.reached;
+  const publishing = Array.from({ length: keys }, (_, key) => publish(key));
+  const read = async () => {
+    const log: Message[] = [];
+    for await (const m of (await reader()).history(topic)) log.push(m);
+    return log;
+  };
+  const all = Promise.all([trouble(acknowledged, records), ...publishing, got.reached]);
+  await moving(
+    client,
+    () => acknowledged.n() + got.n(),
+    all,
+    async () => {
+      const log = await read();
+      const missing = log.map(place).filter((p) => !seen.some((m) => place(m) === p));
+      return [
+        `acknowledged ${acknowledged.n()}, not ${[...unanswered]}`,
+        `subscription ${sub.state} at ${sub.cursor}, handed out ${got.n()}`,
+        `the log has ${log.length}, of which were not handed out: ${missing}`,
+      ];
+    },
+  );
   await sub.unsubscribe();
 
-  const log: Message[] = [];
-  for await (const m of (await reader()).history(topic)) log.push(m);
+  const log = await read();
   const number = (m: Message) => (m.value as { i: number }).i;
-  const all = Array.from({ length: records }, (_, i) => i);
-  assert.deepEqual(sorted(log.map(number)), all, "every publish is in the log once");
+  const numbers = Array.from({ length: records }, (_, i) => i);
+  assert.deepEqual(sorted(log.map(number)), numbers, "every publish is in the log once");
   for (let key = 0; key < keys; key++) {
     const ofKey = log.filter((m) => m.key === `k${key}`).map(number);
     assert.deepEqual(ofKey, sorted(ofKey), `the order of k${key}`);
@@ -72,6 +98,40 @@ export async function flood(
     assert.deepEqual(offsets, sorted(offsets), `the order of partition ${p}`);
   }
   assert.deepEqual(gaps, []);
+}
+
+/** Waits for `done`. Where nothing moves any more it fails, and tells how things stand and what the client said last. */
+async function moving(
+  client: Reading,
+  moved: () => number,
+  done: Promise<unknown>,
+  describe: () => Promise<string[]>,
+): Promise<void> {
+  const said: string[] = [];
+  const say = (event: string) => (e: object) => {
+    said.push(`${new Date().toISOString()} ${event} ${e instanceof Error ? e.message : JSON.stringify(e)}`);
+    if (said.length > recentEvents) said.shift();
+  };
+  const offs = (["state", "connected", "error"] as const).map((event) => client.on(event, say(event)));
+  let watch: NodeJS.Timeout | undefined;
+  const still = new Promise<never>((_, reject) => {
+    let last = { n: moved(), at: Date.now() };
+    watch = setInterval(async () => {
+      if (moved() !== last.n) last = { n: moved(), at: Date.now() };
+      if (Date.now() - last.at < standstillMs) return;
+      clearInterval(watch);
+      const stand = await describe().catch((e) => [`and the log cannot be read: ${e}`]);
+      reject(
+        new Error(["it stands still", `client ${client.state} by ${client.transport}`, ...stand, ...said].join("\n")),
+      );
+    }, lookMs);
+  });
+  try {
+    await Promise.race([done, still]);
+  } finally {
+    clearInterval(watch);
+    for (const off of offs) off();
+  }
 }
 
 /** A number of its own for each test, so that what happens can be had again; it is said aloud. */

@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import type { TestContext } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 
-/** What stands between a client and its node. */
+/** What stands between a client and its node. It loses and delays, and never swaps or alters, as TCP. */
 export interface Proxy {
   url: string;
   /** All connections end, as a reset. */
@@ -28,10 +29,11 @@ export async function startProxy(t: TestContext, target: () => string): Promise<
     const pair = { near, far, up: true, down: true };
     pairs.add(pair);
     const carry = (from: Socket, to: Socket, direction: "up" | "down") => {
+      let before: Promise<unknown> = Promise.resolve();
       from.on("data", (chunk) => {
         if (!pair[direction]) return;
-        if (delayMs) setTimeout(() => pair[direction] && to.write(chunk), delayMs);
-        else to.write(chunk);
+        // Nothing overtakes what came before it, also where the delay has become shorter meanwhile.
+        before = Promise.all([before, delayMs && pause(delayMs)]).then(() => pair[direction] && to.write(chunk));
       });
       from.on("error", () => {}); // its close follows
       from.on("close", () => {
