@@ -32,11 +32,11 @@ export interface Stream {
 /** How deliveries come; it throws where they cannot, and returns when the stream has ended for good. */
 export type Read = (stream: Stream, http: Http, clock: Clock) => Promise<void>;
 
-/** How a link ended whose call failed. */
+/** How a link ended whose call failed. Only the node can say that the caller is nobody: who has no token just now gets one later. */
 export function endOf({ code, message, problem, retryAfterMs }: TidewireError): End {
-  const unauthorized = problem?.reason === "expired" ? 4003 : 4501;
+  const refused = problem?.reason === "expired" ? 4003 : 4501;
   const blocked = problem?.blocked === true;
-  return { code: code === "unauthorized" ? unauthorized : 1006, reason: message, retryAfterMs, blocked };
+  return { code: code === "unauthorized" && problem ? refused : 1006, reason: message, retryAfterMs, blocked };
 }
 
 /** A link whose ops are HTTP calls. */

@@ -153,6 +153,30 @@ function silencing(transport: Feature<"transport">, fits: RegExp): Feature<"tran
   };
 }
 
+for (const transport of [sse(), poll()]) {
+  const { name } = transport.transport!;
+  test(`over ${name} a callback that once has no token for a call is no end`, async (t) => {
+    let fails = false;
+    const auth = async () => {
+      if (fails) throw new Error("no token just now");
+      return { token: "t", expiresAt: clock.now() + 1000 };
+    };
+    const { clock, server, client } = stage(t, { use: [transport], auth, WebSocket: null as never });
+    server.topic("orders");
+    const seen = gather(client.subscribe("orders", { from: "earliest" }));
+    await clock.advance(50);
+    fails = true;
+    await clock.advance(3000);
+    const published = watch(client.publish("orders", 1));
+    await clock.advance(50);
+    fails = false;
+    await clock.advance(30_000);
+    assert.equal(published.value?.offset, 0);
+    assert.deepEqual(seen.values, [1]);
+    assert.equal(client.state, "connected");
+  });
+}
+
 test("without a WebSocket the next transport is used, and without any that is said at once", async (t) => {
   const none = null as unknown as typeof WebSocket;
   assert.throws(() => createClient({ url: "http://fake", WebSocket: none }), TypeError);
