@@ -6,8 +6,8 @@ import { buildSync } from "esbuild";
 process.chdir(fileURLToPath(new URL("..", import.meta.url)));
 
 const budgets = [
-  { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8975 },
-  { name: "everything", code: 'export * from "./src/full.js"', bytes: 16_420 },
+  { name: "createClient", code: 'export { createClient } from "./src/index.js"', bytes: 8200 },
+  { name: "everything", code: 'export * from "./src/full.js"', bytes: 15_550 },
   { name: "react", code: 'export * from "./src/react.js"', bytes: 820 },
 ];
 

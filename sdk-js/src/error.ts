@@ -25,21 +25,27 @@ export class TidewireError extends Error {
   declare readonly problem?: Problem;
 
   constructor(code: string, detail: string, more: { problem?: Problem; retryAfterMs?: number; cause?: unknown } = {}) {
-    super(`${code}: ${detail}`, { cause: more.cause });
-    const { problem } = more;
-    this.code = code;
-    this.status = problem?.status;
-    this.retryable = problem?.retryable !== false && isRetryable(code);
-    this.retryAfterMs = more.retryAfterMs ?? milliseconds(problem?.retry_after as string | undefined);
-    this.problem = problem;
+    const { problem, retryAfterMs = milliseconds(problem?.retry_after as string | undefined), cause } = more;
+    super(`${code}: ${detail}`, { cause });
+    Object.assign(this, {
+      code,
+      status: problem?.status,
+      retryable: problem?.retryable !== false && isRetryable(code),
+      retryAfterMs,
+      problem,
+    });
   }
 }
 
-export const errorOf = (problem: Problem, retryAfterMs?: number): TidewireError =>
-  new TidewireError(problem.code ?? "internal", problem.detail ?? problem.title ?? "", { problem, retryAfterMs });
+/** What the server refused, in a problem or a frame, as an error of ours. */
+export const errorOf = (told: object, retryAfterMs?: number): TidewireError => {
+  const problem: Problem = { ...told };
+  return new TidewireError(problem.code ?? "internal", problem.detail ?? problem.title ?? "", {
+    problem,
+    retryAfterMs,
+  });
+};
 
 /** What was thrown, as an error of ours. */
-export const asError = (thrown: unknown, code: string): TidewireError =>
-  thrown instanceof TidewireError
-    ? thrown
-    : new TidewireError(code, thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown });
+export const asError = (cause: unknown, code: string): TidewireError =>
+  cause instanceof TidewireError ? cause : new TidewireError(code, `${(cause as Error)?.message ?? cause}`, { cause });

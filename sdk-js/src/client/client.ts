@@ -1,21 +1,13 @@
 import { TidewireError } from "../error.js";
 import { websocket } from "../transport/websocket.js";
-import type {
-  Client,
-  ClientEvents,
-  ClientOptions,
-  Handler,
-  SubscribeOptions,
-  Subscription,
-  TopicMap,
-} from "../types.js";
+import type { Client, ClientEvents, ClientOptions, Handler, SubscribeOptions, TopicMap } from "../types.js";
 import { onAbort } from "./abort.js";
 import { systemClock } from "./clock.js";
 import { connection } from "./connection.js";
 import { emitter } from "./emitter.js";
 import type { Added, Core, Feature, FeatureName } from "./feature.js";
 import { publisher } from "./publisher.js";
-import { subscriptions } from "./subscriptions.js";
+import { subscription } from "./subscription.js";
 import { tokens } from "./tokens.js";
 import { watchNetwork } from "./wake.js";
 
@@ -24,55 +16,44 @@ const defaultDrainMs = 5000;
 export function createClient<T extends TopicMap = TopicMap, N extends FeatureName = never>(
   options: ClientOptions<N>,
 ): Client<T> & Added<T, N> {
-  const { clock = systemClock, reconnect, logger, use = [] } = options;
+  const { clock = systemClock, reconnect, logger } = options;
+  const { fetch = globalThis.fetch, WebSocket = globalThis.WebSocket } = options;
+  const use = (options.use ?? []) as readonly Feature[];
   const events = emitter<ClientEvents>();
   const life = new AbortController();
-  const caller = tokens(options.auth, clock, life.signal);
-
+  const { signal } = life;
   const bases = [options.url].flat().map((url) => url.replace(/^ws/, "http").replace(/\/+$/, ""));
-  let base = Math.floor(clock.random() * bases.length);
-  const calls = {
-    clock,
-    tokens: caller,
-    fetch: options.fetch ?? ((...args: Parameters<typeof fetch>) => fetch(...args)),
-  };
-  const { WebSocket = globalThis.WebSocket } = options;
-  const further = (use as readonly Feature[]).flatMap(({ transport }) => transport ?? []);
-  const link = { ...calls, WebSocket };
-  const sharing = { key: [...bases].sort().join(), link, signal: life.signal };
-  const wrapped = (use as readonly Feature[]).reduce((t, feature) => feature.wrap?.(t, sharing) ?? t, websocket);
-  const transports = WebSocket ? [wrapped, ...further] : further;
+  const transports = use.flatMap(({ transport }) => transport ?? []);
+  if (WebSocket) transports.unshift(websocket);
   if (!transports.length) throw new TypeError("there is no WebSocket here: give one in the options");
-  const conn = connection({
+
+  const link = {
+    bases,
+    url: bases[Math.floor(clock.random() * bases.length)]!,
+    clock,
+    fetch,
+    WebSocket,
+    signal,
+    events,
     transports,
+    tokens: tokens(options.auth, clock, signal),
     policy: {
       minDelayMs: 250,
       maxDelayMs: 20_000,
       maxAttempts: reconnect === false ? 0 : Infinity,
       suspendAfterMs: 120_000,
       ...reconnect,
-      transports: transports.length,
     },
-    tokens: caller,
-    events,
-    link,
-    base: () => bases[base]!,
-    nextBase() {
-      // Any other one: in turn, it could be the same one for ever that a transport of several is tried with.
-      base = (base + 1 + Math.floor(clock.random() * (bases.length - 1))) % bases.length;
-    },
-  });
-  const sending = publisher(conn, clock, options.offline);
-  const core: Core = {
-    ...calls,
-    signal: life.signal,
-    connection: conn,
-    base: () => bases[base]!,
-    admit,
-    closers: new Set(),
   };
-  const reading = subscriptions(core, options.cursors);
-  watchNetwork(conn.wake, life.signal);
+  const conn = connection(link);
+  const core: Core = Object.assign(link, {
+    connection: conn,
+    cursors: options.cursors,
+    closers: new Set<never>(),
+    admit,
+  });
+  const sending = publisher(core, options.offline);
+  watchNetwork(conn.wake, signal);
   let closing: Promise<void> | undefined;
 
   if (logger) {
@@ -87,37 +68,18 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   /** Throws what keeps the client from doing anything more. */
   function admit(): void {
     refuseClosed();
-    if (conn.state === "failed") throw conn.failure;
-  }
-
-  function connect(signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      refuseClosed();
-      signal?.throwIfAborted();
-      const finish = (done: () => void) => {
-        off();
-        unabort();
-        done();
-      };
-      const look = () => {
-        if (conn.state === "connected") finish(resolve);
-        else if (conn.state === "failed" || conn.state === "closed") finish(() => reject(conn.failure));
-      };
-      const off = events.on("state", look);
-      const unabort = onAbort(signal, () => finish(() => reject(signal!.reason)));
-      conn.connect();
-      look();
-    });
+    if (conn.failure) throw conn.failure;
   }
 
   async function close(drainMs: number): Promise<void> {
-    await Promise.all([reading.close(), ...[...core.closers].map((end) => end())]);
-    let cancel = () => {};
-    const patience = new Promise<void>((resolve) => {
-      cancel = clock.after(drainMs, resolve);
+    await Promise.all([...core.closers].map((end) => end()));
+    await new Promise<void>((resolve) => {
+      const cancel = clock.after(drainMs, resolve);
+      sending.settled(() => {
+        cancel();
+        resolve();
+      });
     });
-    await Promise.race([sending.settled(), patience]);
-    cancel();
     conn.close();
     life.abort(conn.failure);
   }
@@ -129,8 +91,25 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     get transport() {
       return conn.transport;
     },
-    connect: (opts) => connect(opts?.signal),
-    close: (opts) => (closing ??= close(opts?.drainMs ?? defaultDrainMs)),
+    connect: ({ signal } = {}) =>
+      new Promise((resolve, reject) => {
+        refuseClosed();
+        signal?.throwIfAborted();
+        const finish = (settle: (value: never) => void, value?: unknown) => {
+          off();
+          unabort();
+          settle(value as never);
+        };
+        const look = () => {
+          if (conn.state === "connected") finish(resolve);
+          else if (conn.failure) finish(reject, conn.failure);
+        };
+        const off = events.on("state", look);
+        const unabort = onAbort(signal, () => finish(reject, signal!.reason));
+        conn.connect();
+        look();
+      }),
+    close: ({ drainMs = defaultDrainMs } = {}) => (closing ??= close(drainMs)),
     on: events.on,
     async publish(topic, value, opts) {
       admit();
@@ -140,13 +119,13 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
       admit();
       return Promise.all(items.map(({ value, ...opts }) => sending.publish(topic, value, opts)));
     },
-    subscribe(topic: string, first: SubscribeOptions | Handler<never> = {}, second: SubscribeOptions = {}) {
+    subscribe(topic: string, first?: SubscribeOptions | Handler<never>, second?: SubscribeOptions) {
       admit();
-      const [handler, opts] = typeof first === "function" ? [first, second] : [undefined, first];
-      return reading.subscribe(topic, opts, handler as Handler<unknown>) as Subscription<never>;
+      const [handler, opts = {}] = typeof first === "function" ? [first, second] : [undefined, first];
+      return subscription(core, topic, opts, handler as Handler<unknown>) as never;
     },
     [Symbol.asyncDispose]: () => client.close(),
   };
-  if (options.connect === "eager") conn.want();
-  return Object.assign(client, ...(use as readonly Feature[]).map((feature) => feature.install?.(core)));
+  if (options.connect === "eager") conn.connect();
+  return Object.assign(client, ...use.map((feature) => feature.install?.(core)));
 }

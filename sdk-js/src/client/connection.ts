@@ -6,8 +6,7 @@ import type { ClientFrame, ServerFrame } from "../protocol/frames.js";
 import type { End, Link, LinkOptions, Transport } from "../transport/transport.js";
 import type { ClientEvents, ConnectionState, TransportName } from "../types.js";
 import type { Emitter } from "./emitter.js";
-import { handshake } from "./handshake.js";
-import type { Tokens } from "./tokens.js";
+import { timers } from "./timers.js";
 
 /** What lives on a connection through its links, such as the publisher. */
 export interface Part {
@@ -15,15 +14,12 @@ export interface Part {
   up(): void;
   /** It is gone: no answer to what was asked on it comes any more. */
   down(): void;
-  /** A frame that answers nothing. */
-  push?(frame: ServerFrame): void;
   /** There will be no further link. */
   end(error: TidewireError): void;
 }
 
 type Unnumbered<F> = F extends { id: number } ? Omit<F, "id"> : never;
 export type Asked = Unnumbered<ClientFrame>;
-export type Question = [frame: Asked, answer: (frame: ServerFrame) => void];
 
 export interface Connection {
   readonly state: ConnectionState;
@@ -32,26 +28,24 @@ export interface Connection {
   readonly failure: TidewireError | undefined;
   /** What it returns takes the part off again. */
   join(part: Part): () => void;
-  /** Begins to connect, where nothing has yet. */
-  want(): void;
-  /** Connects; also anew, after it has failed. */
+  /** Connects, where nothing has yet, or after it has failed. */
   connect(): void;
   /** Tries at once, unless the server said how long to wait; a link that there is may be dead. */
   wake(): void;
-  ask(questions: Question[]): void;
+  /** What is asked in one go leaves together. Without a link there is no answer. */
+  ask(frame: Asked, answer?: (frame: ServerFrame) => void): void;
   tell(frame: ClientFrame): void;
+  /** Takes the frames of what the server calls so, as long as this link lasts; without `fn` nobody does. */
+  hear(sub: string, fn?: (frame: ServerFrame) => void): void;
   close(): void;
 }
 
-export interface ConnectionOptions {
+export interface ConnectionOptions extends LinkOptions {
+  /** The addresses; `url` is the one in use. */
+  bases: string[];
   transports: Transport[];
-  policy: Policy;
-  tokens: Tokens;
+  policy: Omit<Policy, "transports">;
   events: Emitter<ClientEvents>;
-  link: Omit<LinkOptions, "url">;
-  base(): string;
-  /** Takes the next address: the last one could not be reached. */
-  nextBase(): void;
 }
 
 /** How long a link may take to open: two tries are over within 6 s where there is another transport. */
@@ -66,37 +60,35 @@ const renewMs = 30_000;
 /** And never at once, for a callback may give what is over already. */
 const renewLeastMs = 1000;
 
+const nothing = () => {};
+
 export function connection(options: ConnectionOptions): Connection {
-  const { transports, policy, tokens, events } = options;
-  const { clock } = options.link;
+  const { transports, policy, tokens, events, clock } = options;
   const parts = new Set<Part>();
-  const timers = new Map<string, () => void>(); // what cancels each
+  const timer = timers(clock);
+  const hearers = new Map<unknown, (frame: ServerFrame) => void>(); // by the id of a question, or the server's name
   let machine = idle;
   let link: Link | undefined; // the one in use
-  let answers = new Map<number, (frame: ServerFrame) => void>();
+  let giveUp = nothing; // on the one that is being opened
+  let outgoing: ClientFrame[] = []; // in this go
   let lastId = 0;
   let failure: TidewireError | undefined;
   let retryAfterMs: number | undefined; // as the last `closing` said
   let heard = false;
   let pingMs = 25_000;
 
-  const later = (name: string, ms: number, fn: () => void) => {
-    timers.get(name)?.();
-    timers.set(name, clock.after(ms, fn));
-  };
-
-  function happen(event: MachineEvent, end?: End): void {
+  function happen(event: MachineEvent, error?: TidewireError, end?: End): void {
     const previous = machine.state;
-    const [next, effect] = transition(machine, event, policy);
+    const [next, effect] = transition(machine, event, { ...policy, transports: transports.length });
     machine = next;
     const { state, attempt } = machine;
     const retryInMs = effect?.do === "wait" ? effect.ms : undefined;
-    if (effect?.do === "end") {
+    if (effect?.do === "open") open(machine.rank, lose);
+    else if (effect?.do === "end") {
+      failure = error;
       drop();
-      if (event.type === "close") failure = new TidewireError("closed", "the client is closed");
-      for (const part of parts) part.end(failure!);
-    } else if (effect?.do === "open") open();
-    else if (effect) later("wait", effect.ms, () => happen({ type: "due" }));
+      for (const part of parts) part.end(error!);
+    } else if (effect) timer.set("wait", effect.ms, () => happen({ type: "due" }));
     if (state !== previous || effect?.do === "wait") {
       events.emit("state", { state, previous, reason: end?.reason, code: end?.code, attempt, retryInMs });
     }
@@ -104,89 +96,126 @@ export function connection(options: ConnectionOptions): Connection {
 
   /** Lets go of the link there is, or is being opened. */
   function drop(): void {
-    for (const cancel of timers.values()) cancel();
-    timers.clear();
-    answers = new Map();
-    const gone = link;
+    giveUp();
+    timer.clear();
+    hearers.clear();
+    outgoing = [];
+    if (!link) return;
+    link.close();
     link = undefined;
-    gone?.close();
-    if (gone) for (const part of parts) part.down();
+    for (const part of parts) part.down();
   }
 
   function lose(end: End, error?: TidewireError): void {
-    const opened = link !== undefined;
-    let verdict = verdictOf(end.code);
-    if (verdict === "renew") {
-      tokens.spoil("unauthorized");
-      if (!tokens.renewable) verdict = "fatal";
-    }
-    const code = verdict === "retry" ? "network" : "unauthorized";
-    failure = error ?? new TidewireError(code, end.reason || `the connection ended with ${end.code}`);
+    const opened = link;
+    const { code, reason, blocked } = end;
+    let verdict = verdictOf(code);
+    if (verdict === "renew" && !tokens.spoil("unauthorized")) verdict = "fatal";
+    error ??= new TidewireError(verdict === "retry" ? "network" : "unauthorized", reason || `closed with ${code}`);
     drop();
-    if (!opened) options.nextBase();
-    if (!opened || verdict === "fatal") events.emit("error", failure);
-    const hint = end.retryAfterMs ?? retryAfterMs;
+    const { bases, url } = options;
+    // Any other one: in turn, it could be the same one for ever that a transport of several is tried with.
+    if (!opened) options.url = pick(bases.filter((base) => base !== url)) ?? url;
+    if (!opened || verdict === "fatal") events.emit("error", error);
+    const hintMs = end.retryAfterMs ?? retryAfterMs;
     retryAfterMs = undefined;
-    const { blocked } = end;
-    happen({ type: "lost", at: clock.now(), random: clock.random(), verdict, retryAfterMs: hint, blocked }, end);
+    const event = { at: clock.now(), random: clock.random(), verdict, retryAfterMs: hintMs, blocked };
+    happen({ type: "lost", ...event }, error, end);
   }
 
-  function shake(rank: number, failed: (end: End, error?: TidewireError) => void): void {
-    const cancel = handshake({
-      transport: transports[rank]!,
-      options: { ...options.link, url: options.base() },
-      tokens,
-      id: ++lastId,
-      timeoutMs: transports.length > 1 ? openShortMs : openMs,
-      opened: (fresh, welcome) => adopt(fresh, rank, welcome),
-      failed,
-      frame: receive,
-      end: lose,
-    });
-    timers.set("handshake", cancel);
+  const pick = (urls: string[]): string | undefined => urls[Math.floor(clock.random() * urls.length)];
+
+  /** Opens a link and says who is calling. */
+  function open(rank: number, failed: (end: End, error?: TidewireError) => void): void {
+    const transport = transports[rank]!;
+    const id = ++lastId;
+    let fresh: Link | undefined;
+    let adopted = false;
+    const stop = () => {
+      giveUp = nothing;
+      cancel();
+      fresh?.close();
+    };
+    const fail = (end: End, error?: TidewireError) => {
+      stop();
+      failed(end, error);
+    };
+    const cancel = clock.after(transports.length > 1 ? openShortMs : openMs, () =>
+      fail({ code: 4002, reason: `${transport.name} did not open in time` }),
+    );
+    giveUp = stop;
+
+    const call = (token: string | undefined) => {
+      if (giveUp !== stop) return;
+      fresh = transport.open(
+        { ...options },
+        {
+          end: (end) => (adopted ? lose : fail)(end),
+          frame(frame) {
+            if (adopted) return receive(frame);
+            const mine = frame.id === id;
+            // A node that asks nobody says welcome by itself, and refuses a token after it.
+            if (frame.op === "welcome" && (mine || !token)) {
+              adopted = true;
+              giveUp = nothing;
+              cancel();
+              adopt(fresh!, rank, frame);
+            } else if (frame.op === "error" && mine) {
+              const error = errorOf(frame);
+              const { message: reason, retryAfterMs } = error;
+              fail({ code: error.retryable ? 1006 : refusedCode(frame.reason), reason, retryAfterMs }, error);
+            }
+          },
+        },
+      );
+      fresh.send([{ op: "hello", id, client: "tidewire-js", token }]);
+    };
+    tokens
+      .get()
+      .then(call)
+      .catch((thrown) => {
+        const error = asError(thrown, "network");
+        if (giveUp === stop) fail({ code: 1006, reason: error.message }, error);
+      });
   }
 
-  const open = () => shake(machine.rank, lose);
-
-  /** Tries the best transport beside the one in use. */
-  const upgrade = () => shake(0, () => later("upgrade", upgradeMs, upgrade));
+  /** Tries the best transport beside the one in use, after a while. */
+  const upgrade = () => timer.set("upgrade", upgradeMs, () => open(0, upgrade));
 
   function adopt(fresh: Link, rank: number, { connection, node, ping }: ServerFrame): void {
-    timers.delete("handshake");
     drop();
     link = fresh;
     happen({ type: "opened", at: clock.now(), rank });
     events.emit("connected", { connection: connection!, node, transport: transports[rank]!.name });
-    if (rank) later("upgrade", upgradeMs, upgrade);
+    if (rank) upgrade();
     pingMs = milliseconds(ping) ?? pingMs;
-    beat();
+    listen();
     renew();
     for (const part of parts) part.up();
   }
 
   /** Browsers do not show the server's pings: a link that was silent for so long is asked for a sign of life. */
-  function beat(): void {
+  function listen(ms = pingMs, silent = probe): void {
     heard = false;
-    later("beat", pingMs, () => (heard ? beat() : probe()));
+    timer.set("listen", ms, () => (heard ? listen() : silent()));
   }
 
   function probe(): void {
-    heard = false;
-    self.ask([[{ op: "hello", client: "tidewire-js" }, () => {}]]);
-    later("beat", answerMs, () => (heard ? beat() : lose({ code: 4002, reason: "the node is silent" })));
+    self.ask({ op: "hello", client: "tidewire-js" });
+    listen(answerMs, () => lose({ code: 4002, reason: "the node is silent" }));
   }
 
   /** Brings a fresh token before the one in use ends. */
   function renew(): void {
-    if (!tokens.renewable || tokens.expiresAt === undefined) return;
+    if (tokens.expiresAt === undefined) return;
     const left = tokens.expiresAt - clock.now();
-    later("renew", Math.max(renewLeastMs, left - Math.min(renewMs, left / 5)), () => {
-      tokens.spoil("expiring");
+    timer.set("renew", Math.max(renewLeastMs, left - Math.min(renewMs, left / 5)), () => {
+      if (!tokens.spoil("expiring")) return;
       const mine = link;
       tokens.get().then(
         (token) => {
           if (link !== mine) return;
-          self.ask([[{ op: "auth", token: token! }, refusal]]);
+          self.ask({ op: "auth", token: token! }, complain);
           renew();
         },
         (thrown) => events.emit("error", asError(thrown, "unauthorized")), // the node ends the connection in time
@@ -194,19 +223,19 @@ export function connection(options: ConnectionOptions): Connection {
     });
   }
 
-  const refusal = (frame: ServerFrame) => {
-    if (frame.op === "error") events.emit("error", errorOf({ ...frame }));
-  };
+  function complain(frame: ServerFrame): void {
+    if (frame.op === "error") events.emit("error", errorOf(frame));
+  }
 
   function receive(frame: ServerFrame): void {
+    const { op, id, sub } = frame;
+    const hear = hearers.get(id ?? sub);
     heard = true;
-    const answer = answers.get(frame.id!);
-    if (answer) {
-      if (frame.op !== "accepted") answers.delete(frame.id!); // what it announces has the same id
-      answer(frame);
-    } else if (frame.op === "closing") retryAfterMs = milliseconds(frame.retry_after);
-    else if (frame.sub) for (const part of parts) part.push?.(frame);
-    else refusal(frame);
+    if (hear) {
+      if (op !== "accepted") hearers.delete(id); // what it announces has the same id
+      hear(frame);
+    } else if (op === "closing") retryAfterMs = milliseconds(frame.retry_after);
+    else if (!sub) complain(frame);
   }
 
   const self: Connection = {
@@ -223,21 +252,28 @@ export function connection(options: ConnectionOptions): Connection {
       parts.add(part);
       return () => void parts.delete(part);
     },
-    want: () => machine.state === "idle" && happen({ type: "connect" }),
-    connect: () => happen({ type: "connect" }),
-    wake: () => (link ? probe() : happen({ type: "wake" })),
-    ask(questions) {
-      link?.send(
-        questions.map(([frame, answer]) => {
-          answers.set(++lastId, answer);
-          // The id stands in front, for a line that breaks later on.
-          const { op, ...rest } = frame;
-          return { op, id: lastId, ...rest } as ClientFrame;
-        }),
-      );
+    connect() {
+      failure = undefined;
+      happen({ type: "connect" });
     },
-    tell: (frame) => link?.send([frame]),
-    close: () => happen({ type: "close" }),
+    wake: () => (link ? probe() : happen({ type: "wake" })),
+    ask(frame, answer = nothing) {
+      if (!link) return;
+      hearers.set(++lastId, answer);
+      // The id stands in front, for a line that breaks later on.
+      const { op, ...rest } = frame;
+      self.tell({ op, id: lastId, ...rest } as ClientFrame);
+    },
+    tell(frame) {
+      if (link && outgoing.push(frame) === 1) queueMicrotask(() => link?.send(outgoing.splice(0)));
+    },
+    hear(sub, fn = nothing) {
+      hearers.set(sub, fn);
+    },
+    close: () => happen({ type: "close" }, new TidewireError("closed", "the client is closed")),
   };
   return self;
 }
+
+/** The close code of a hello that was refused. */
+export const refusedCode = (reason: unknown): number => (reason === "expired" ? 4003 : 4501);

@@ -1,10 +1,10 @@
-import type { CursorStore, From } from "../types.js";
-import type { Clock } from "./clock.js";
+import type { From } from "../types.js";
+import type { Core } from "./feature.js";
 
 /** Keeps the cursor of one subscription between page loads. */
 export interface CursorKeeper {
-  /** Where to begin. */
-  stored(): Promise<From>;
+  /** Where to begin, if it is known. */
+  stored(): Promise<From | undefined>;
   /** All before it is done with. It is stored within a second. */
   done(cursor: string): void;
   /** Stores it now; never rejects. */
@@ -13,36 +13,35 @@ export interface CursorKeeper {
 
 const storeEveryMs = 1000;
 
+/** There is none without a name, or a store. */
 export function cursorKeeper(
-  store: CursorStore | undefined,
+  { cursors, clock }: Core,
   name: string | undefined,
-  clock: Clock,
   failed: (thrown: unknown) => void,
-): CursorKeeper {
+): CursorKeeper | undefined {
   let latest: string | undefined; // not stored yet
   let cancel: (() => void) | undefined;
 
-  async function flush(): Promise<void> {
-    cancel?.();
-    cancel = undefined;
-    const cursor = latest;
-    latest = undefined;
-    try {
-      if (cursor) await store!.set(name!, cursor);
-    } catch (thrown) {
-      failed(thrown);
-    }
-  }
-  return {
+  if (!name || !cursors) return undefined;
+  const self: CursorKeeper = {
     async stored() {
-      const cursor = name && (await store?.get(name));
-      return cursor ? { cursor } : "latest";
+      const cursor = await cursors.get(name);
+      return cursor ? { cursor } : undefined;
     },
     done(cursor) {
-      if (!name || !store) return;
       latest = cursor;
-      cancel ??= clock.after(storeEveryMs, flush);
+      cancel ??= clock.after(storeEveryMs, self.flush);
     },
-    flush,
+    async flush() {
+      const cursor = latest;
+      cancel?.();
+      cancel = latest = undefined;
+      try {
+        if (cursor) await cursors.set(name, cursor);
+      } catch (thrown) {
+        failed(thrown);
+      }
+    },
   };
+  return self;
 }

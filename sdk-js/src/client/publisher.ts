@@ -1,46 +1,36 @@
+import { mayBeKept } from "../core/lane.js";
 import { TidewireError } from "../error.js";
 import { keyHash } from "../protocol/murmur3.js";
 import { encodeRecord } from "../protocol/record.js";
 import type { ClientOptions, Published, PublishOptions } from "../types.js";
 import { onAbort } from "./abort.js";
-import type { Clock } from "./clock.js";
-import type { Connection } from "./connection.js";
+import type { Core } from "./feature.js";
 import { outbox, type Sending } from "./outbox.js";
 
 export interface Publisher {
   publish(topic: string, value: unknown, opts?: PublishOptions): Promise<Published>;
-  /** Resolves once nothing is being published. */
-  settled(): Promise<void>;
+  /** Calls back, once, when nothing is being published any more. */
+  settled(fn: () => void): void;
 }
 
 const defaultTimeoutMs = 120_000;
 const defaultWaiting = 1000;
 
 /** What callers see of publishing: one promise for each record. */
-export function publisher(connection: Connection, clock: Clock, offline: ClientOptions["offline"]): Publisher {
-  const out = outbox(connection, clock);
+export function publisher(core: Core, offline: ClientOptions["offline"]): Publisher {
+  const { connection, clock } = core;
   const open = new Set<Sending>(); // whose callers wait
-  const idle: Array<() => void> = [];
+  const send = outbox(core, open);
+  let idle = () => {};
   let order = 0;
-
-  connection.join({
-    up: out.up,
-    down: out.down,
-    end(error) {
-      out.end(error);
-      for (const r of open) r.settle(mayBeKept(r) ? new TidewireError("unknown-outcome", error.message) : error);
-    },
-  });
 
   /** Throws what keeps a record from being taken in. */
   function admit(): void {
     const { state } = connection;
-    if (state === "connected") return;
-    if (offline?.mode === "reject" && (state === "reconnecting" || state === "suspended")) {
-      throw new TidewireError("offline", "there is no connection");
-    }
-    if (open.size >= (offline?.max ?? defaultWaiting)) {
-      throw new TidewireError("offline", `there is no connection, and ${open.size} records wait for one`);
+    const lost = state !== "idle" && state !== "connecting";
+    const room = lost && offline?.mode === "reject" ? 0 : (offline?.max ?? defaultWaiting);
+    if (state !== "connected" && open.size >= room) {
+      throw new TidewireError("offline", `there is no connection, and no more than ${room} records wait for one`);
     }
   }
 
@@ -57,33 +47,28 @@ export function publisher(connection: Connection, clock: Clock, offline: ClientO
           acks,
           flying: false,
           doubt: false,
-          settle(outcome) {
-            finish();
-            outcome instanceof TidewireError ? reject(outcome) : resolve(outcome);
+          settle(error, published) {
+            cancel();
+            unabort();
+            open.delete(r);
+            if (published && !error) resolve(published);
+            else reject(error);
+            if (!open.size) idle();
           },
         };
-        const finish = () => {
-          cancel();
-          unabort();
-          open.delete(r);
-          if (!open.size) for (const wake of idle.splice(0)) wake();
-        };
-        const unabort = onAbort(signal, () => {
-          finish();
-          reject(signal!.reason);
-          out.abandon(topic, r);
-        });
+        const unabort = onAbort(signal, () => r.settle(signal!.reason));
         const cancel = clock.after(timeoutMs, () => {
-          const code = mayBeKept(r) ? "unknown-outcome" : "timeout";
-          r.settle((code === "timeout" && r.error) || new TidewireError(code, `no answer within ${timeoutMs} ms`));
-          out.abandon(topic, r);
+          const kept = mayBeKept(r);
+          const late = new TidewireError(kept ? "unknown-outcome" : "timeout", `no answer within ${timeoutMs} ms`);
+          r.settle(kept ? late : (r.error ?? late));
         });
         open.add(r);
-        connection.want();
-        out.add(topic, r);
+        connection.connect();
+        send(topic, r);
       }),
-    settled: () => (open.size ? new Promise((resolve) => idle.push(resolve)) : Promise.resolve()),
+    settled(fn) {
+      idle = fn;
+      if (!open.size) idle();
+    },
   };
 }
-
-const mayBeKept = (r: Sending): boolean => r.flying || r.doubt;

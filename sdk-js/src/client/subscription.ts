@@ -1,192 +1,191 @@
-import { fullJitter } from "../core/backoff.js";
-import { clearItems, newInbox, putItems, reached, takeItem } from "../core/inbox.js";
 import { asError, errorOf, TidewireError } from "../error.js";
-import type { ServerFrame, WireGap } from "../protocol/frames.js";
-import { toMessage } from "../protocol/message.js";
-import { type Place, placeOf, positionText } from "../protocol/position.js";
-import type { From, Handler, Message, SubscribeOptions, Subscription, SubscriptionEvents } from "../types.js";
+import type { ServerFrame, SubscribeFrame, WireGap } from "../protocol/frames.js";
+import { toMessage, type WireMessage } from "../protocol/message.js";
+import { type Position, placeOf, positionText } from "../protocol/position.js";
+import type { Handler, Message, SubscribeOptions, Subscription, SubscriptionEvents } from "../types.js";
 import { onAbort } from "./abort.js";
 import { emitter } from "./emitter.js";
+import type { Core } from "./feature.js";
 import { cursorKeeper } from "./keeper.js";
-import type { Subscriptions } from "./subscriptions.js";
+import { timers } from "./timers.js";
 
-/** What has to catch up, as what finds out about it sees it. */
+/** A subscription that has to catch up, as what finds out about it sees it. */
 export interface Reader {
-  /** What a poll would ask to go on where it stands. */
-  query(): Place & { key?: string; key_prefix?: string; partition?: number; limit: number };
-  /** Once these offsets are handed out it has caught up. */
-  goal(offsets: Map<number, number>): void;
+  /** What would be asked for to go on where it stands. */
+  frame(): Omit<SubscribeFrame, "id">;
+  caughtUp(): void;
   /** Calls back after a while, unless another link is in use by then. */
   later(fn: () => void): void;
 }
-export type CatchUp = (reader: Reader, topic: string) => void;
+/** What it returns is told of each item, once it is handed out. */
+export type CatchUp = (reader: Reader) => (item: Item) => void;
 
-/** A subscription as the client drives it. */
-export interface Running {
-  start(): void;
-  down(): void;
-  end(error?: TidewireError): void;
-  face: Subscription;
-}
+/** What came, in its order: a message; or a frame that says where it stands, or that something is missing. */
+export type Item = WireMessage & WireGap & { op?: string };
 
 const defaultCredit = 256;
-const retryMinMs = 100;
-const retryMaxMs = 5000;
 
 type Pull = { resolve(r: IteratorResult<Message>): void; reject(e: unknown): void };
 
 export function subscription(
-  { core, store, running, receivers }: Subscriptions,
+  core: Core,
   topic: string,
   { from, name, key, keys, keyPrefix, partition, credit = defaultCredit, signal }: SubscribeOptions,
   handler?: Handler<unknown>,
-): Running {
-  const { connection, clock } = core;
+): Subscription {
+  const { connection, closers } = core;
   const events = emitter<SubscriptionEvents>();
-  const kept = cursorKeeper(store, name, clock, (thrown) => events.emit("error", asError(thrown, "handler")));
-  const inbox = newInbox();
-  let begin: From | undefined = from; // where, until there is a position
+  const kept = cursorKeeper(core, name, (thrown) => events.emit("error", asError(thrown, "handler")));
+  const timer = timers(core.clock); // the next try, or check
+  let begin = from; // where, until there is a position
+  let position: Position | undefined; // after the last message handed out
+  let items: Item[] = []; // received, and not handed out
+  let owed = 0; // handed out since the server was last given credit for it
   let remote: string | undefined; // the server's name of it
   let asked = 0; // counts what was asked; an answer to an earlier one is stale
+  let watch: ((item: Item) => void) | undefined;
   let caughtUp = false;
   let paused = false;
   let closed = false;
   let failure: TidewireError | undefined; // to be thrown to who iterates
   let recovered = false;
   let failures = 0;
-  let cancel = () => {}; // the next try, or check
   const pulls: Pull[] = [];
-  const waiting: Array<{ resolve(r: { recovered: boolean }): void; reject(e: unknown): void }> = []; // for ready
+  const waiting: Array<() => void> = []; // for it to be ready, or closed
 
-  const later = (fn: () => void, hintMs?: number) => {
-    cancel();
-    cancel = clock.after(hintMs ?? fullJitter(failures++, retryMinMs, retryMaxMs, clock.random()), fn);
+  const frame = () => {
+    const filter = { key, keys, key_prefix: keyPrefix, partition };
+    return { op: "subscribe", topic, ...placeOf(position ?? begin!), ...filter, credit } as const;
   };
 
   function start(): void {
     if (closed || !begin || connection.state !== "connected") return;
     const mine = ++asked;
-    const place = placeOf(inbox.position ?? begin);
-    const frame = { op: "subscribe" as const, topic, ...place, key, keys, key_prefix: keyPrefix, partition, credit };
-    connection.ask([
-      [
-        frame,
-        (answer) => {
-          if (mine !== asked) return leave(answer.sub);
-          if (answer.op === "error") return refused(errorOf({ ...answer }));
-          remote = answer.sub!;
-          receivers.set(remote, receive);
-          if (answer.cursor) inbox.position ??= { cursor: answer.cursor, after: {} };
-          recovered = answer.recovered!;
-          failures = 0;
-          caughtUp = place.from === "latest";
-          if (place.cursor) events.emit("recovered", { recovered });
-          for (const w of waiting.splice(0)) w.resolve({ recovered });
-          if (caughtUp) events.emit("caught-up", undefined);
-          else if (!keys) core.catchUp?.(reader(mine), topic); // keys no poll can ask for
-        },
-      ],
-    ]);
+    const question = frame();
+    connection.ask(question, (answer) => {
+      const { op, sub, cursor } = answer;
+      if (mine !== asked) return leave(sub);
+      if (op === "error") return refused(answer);
+      remote = sub;
+      connection.hear(sub!, receive);
+      if (cursor) position ??= { cursor, after: {} };
+      recovered = answer.recovered!;
+      failures = 0;
+      if (question.cursor) events.emit("recovered", { recovered });
+      release();
+      if (question.from === "latest") catchUp();
+      else if (!keys) {
+        // keys no poll can ask for
+        watch = core.catchUp?.({
+          frame,
+          caughtUp: () => mine === asked && catchUp(),
+          later: (fn) => mine === asked && timer.retry(0, failures++, undefined, fn),
+        });
+      }
+    });
   }
 
-  const reader = (mine: number): Reader => ({
-    query: () => ({ ...placeOf(inbox.position ?? begin!), key, key_prefix: keyPrefix, partition, limit: credit }),
-    goal(offsets) {
-      if (mine !== asked) return;
-      inbox.goal = offsets;
-      arrive();
-    },
-    later: (fn) => mine === asked && later(fn),
-  });
+  function catchUp(): void {
+    if (!caughtUp) {
+      caughtUp = true;
+      events.emit("caught-up", undefined);
+    }
+  }
 
-  function refused(error: TidewireError): void {
-    if (error.retryable) later(start, error.retryAfterMs);
-    else end(error);
+  function refused(frame: ServerFrame): void {
+    const error = errorOf(frame);
+    if (error.retryable) {
+      down();
+      timer.retry(0, failures++, error.retryAfterMs, start);
+    } else end(error);
   }
 
   function receive(frame: ServerFrame): void {
-    const { messages = [] } = frame;
-    if (messages.length)
-      putItems(
-        inbox,
-        messages.map((message) => ({ message })),
-      );
-    else if (frame.op === "cursor") putItems(inbox, [{ cursor: frame.cursor! }]);
-    else if (frame.op === "gap") putItems(inbox, [{ gap: frame as WireGap }]);
-    else if (frame.op === "error") {
-      const error = errorOf({ ...frame });
-      if (frame.partition === undefined) {
-        if (error.retryable) down();
-        return refused(error);
-      }
-      events.emit("error", error); // of that partition nothing more comes; the others go on
+    if (frame.op === "error") {
+      if (frame.partition === undefined) return refused(frame);
+      return events.emit("error", errorOf(frame)); // of that partition nothing more comes; the others go on
     }
+    // A cursor takes the place of the one before: a reader that stands still does not gather them.
+    if (frame.op === "cursor" && items.at(-1)?.op === frame.op) items.pop();
+    items.push(...((frame.messages ?? [frame]) as unknown as Item[]));
     pump();
   }
 
-  /** Hands out what is there to who asks for it. */
+  /** Hands out what is there to who asks for it. A cursor counts as soon as all before it is handed out. */
   function pump(): void {
-    while (pulls.length && !paused) {
-      const item = (!closed || failure) && takeItem(inbox);
-      if (!item) break;
-      if ("message" in item) pulls.shift()!.resolve({ done: false, value: toMessage(item.message) });
+    while (items.length && ((pulls.length && !paused) || items[0]!.op === "cursor")) {
+      const item = items.shift()!;
+      const { op, cursor, offset } = item;
+      if (op) position = { cursor, after: {} };
       else {
-        kept.done(positionText(inbox.position!));
-        events.emit("gap", item.gap); // whoever hears of it may seek
+        if (position) position.after[item.partition] = offset;
+        pulls.shift()!.resolve({ done: false, value: toMessage(item) });
+        if (++owed * 2 >= credit && remote) {
+          connection.tell({ op: "credit", sub: remote, add: owed });
+          owed = 0;
+        }
       }
-      if (remote && inbox.owed * 2 >= credit) {
-        connection.tell({ op: "credit", sub: remote, add: inbox.owed });
-        inbox.owed = 0;
+      if (op === "gap") {
+        done();
+        events.emit(op, item); // whoever hears of it may seek
       }
-      arrive();
+      watch?.(item);
     }
     if (!closed || paused) return;
-    for (const pull of pulls.splice(0)) {
-      if (failure) pull.reject(failure);
-      else pull.resolve({ done: true, value: undefined });
+    for (const { resolve, reject } of pulls.splice(0)) {
+      if (failure) reject(failure);
+      else resolve({ done: true, value: undefined });
       failure = undefined;
     }
   }
 
+  /** What was handed out is done with. */
+  function done(): void {
+    if (position) kept?.done(positionText(position));
+  }
+
   function pull(): Promise<IteratorResult<Message>> {
-    if (inbox.position) kept.done(positionText(inbox.position)); // what was handed out is done with
+    done();
     return new Promise((resolve, reject) => {
       pulls.push({ resolve, reject });
       pump();
     });
   }
 
-  function arrive(): void {
-    if (caughtUp || !reached(inbox)) return;
-    caughtUp = true;
-    events.emit("caught-up", undefined);
+  function leave(sub = remote): void {
+    if (!sub) return;
+    connection.hear(sub);
+    connection.ask({ op: "unsubscribe", sub });
   }
 
-  function leave(sub: string | undefined): void {
-    if (sub) connection.ask([[{ op: "unsubscribe", sub }, () => {}]]);
-  }
-
+  /** Forgets what was not handed out: the server sends it again from the position. */
   function down(): void {
     asked++;
-    cancel();
-    receivers.delete(remote!);
-    remote = undefined;
+    timer.clear();
+    remote = watch = undefined;
     caughtUp = false;
-    clearItems(inbox);
+    items = [];
+    owed = 0;
+  }
+
+  function release(): void {
+    for (const look of waiting.splice(0)) look();
   }
 
   function end(error?: TidewireError): void {
     if (closed) return;
-    const unread = inbox.items;
-    leave(remote);
+    const unread = items;
+    leave();
     down();
-    if (error) inbox.items = unread; // all that came before it
+    if (error)
+      items = unread; // all that came before it
+    else paused = false;
     closed = true;
     failure = error;
     unabort();
-    for (const w of waiting.splice(0)) w.reject(error ?? new TidewireError("closed", "the subscription has ended"));
-    paused &&= !!error;
-    running.delete(self);
+    part();
+    closers.delete(face.unsubscribe);
+    release();
     if (error) events.emit("error", error);
     pump();
   }
@@ -198,19 +197,22 @@ export function subscription(
       return !remote ? "subscribing" : caughtUp ? "live" : "catching-up";
     },
     get cursor() {
-      return inbox.position ? positionText(inbox.position) : "";
+      return position ? positionText(position) : "";
     },
-    ready() {
-      if (remote) return Promise.resolve({ recovered });
-      if (closed) return Promise.reject(failure ?? new TidewireError("closed", "the subscription has ended"));
-      return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
-    },
+    ready: () =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          if (remote) resolve({ recovered });
+          else if (closed) reject(failure ?? new TidewireError("closed", "the subscription has ended"));
+          else waiting.push(look);
+        };
+        look();
+      }),
     async seek(to) {
       begin = to;
-      leave(remote);
+      leave();
       down();
-      inbox.position = undefined;
-      inbox.seen.clear();
+      position = undefined;
       start();
       await face.ready();
     },
@@ -221,39 +223,37 @@ export function subscription(
       paused = false;
       pump();
     },
-    unsubscribe() {
+    async unsubscribe() {
       end();
-      return kept.flush();
+      await kept?.flush();
     },
     on: events.on,
     [Symbol.asyncIterator]: () => ({
       next: pull,
       async return() {
-        if (inbox.position) kept.done(positionText(inbox.position));
+        done();
         await face.unsubscribe();
         return { done: true, value: undefined };
       },
     }),
     [Symbol.asyncDispose]: () => face.unsubscribe(),
   };
-  const self: Running = { start, down, end, face };
-
-  async function handle(): Promise<void> {
-    for (;;) {
-      const { done, value } = await pull();
-      if (done) return;
-      await handler!(value);
-    }
-  }
 
   async function run(): Promise<void> {
-    begin ??= await kept.stored();
-    connection.want();
+    begin ??= (await kept?.stored()) ?? "latest";
+    if (closed) return;
+    connection.connect();
     start();
-    if (handler) await handle();
+    while (handler) {
+      const { done, value } = await pull();
+      if (done) return;
+      await handler(value);
+    }
   }
-  const unabort = onAbort(signal, () => void face.unsubscribe());
+  const part = connection.join({ up: start, down, end: (error) => end(error.code === "closed" ? undefined : error) });
+  const unabort = onAbort(signal, face.unsubscribe);
+  closers.add(face.unsubscribe);
   if (signal?.aborted) end();
   else run().catch((thrown) => end(asError(thrown, "handler"))); // what ended it already is heard of there
-  return self;
+  return face;
 }

@@ -3,31 +3,25 @@ import type { ClientOptions, TokenReason } from "../types.js";
 import type { Clock } from "./clock.js";
 
 export interface Tokens {
-  /** Whether a refused token can be replaced. */
-  readonly renewable: boolean;
   /** When the token ends, in milliseconds since 1970, where that is known. */
   expiresAt?: number;
   /** The token; a new one where there is none, or the last one is spoiled or over. */
   get(): Promise<string | undefined>;
-  /** The token is of no use any more. */
-  spoil(reason: TokenReason): void;
+  /** The token is of no use any more. Returns whether there may be another one. */
+  spoil(reason: TokenReason): boolean;
 }
 
 /** The caller's tokens. The callback is never asked twice at once. */
 export function tokens(auth: ClientOptions["auth"], clock: Clock, signal: AbortSignal): Tokens {
   let token: string | undefined;
   let reason: TokenReason | undefined = "initial"; // to ask for another one
-  let asking: Promise<string> | undefined;
+  let asking: Promise<void> | undefined;
 
-  const take = (given: Exclude<typeof auth, undefined | ((...args: never[]) => unknown)>) => {
-    token = typeof given === "string" ? given : given.token;
-    self.expiresAt = typeof given === "string" ? undefined : given.expiresAt;
-    reason = undefined;
-    return token;
-  };
-  const ask = async (why: TokenReason) => {
+  const ask = async () => {
     try {
-      return take(typeof auth === "function" ? await auth({ reason: why, signal }) : auth!);
+      const given = typeof auth === "function" ? await auth({ reason: reason!, signal }) : auth;
+      ({ token, expiresAt: self.expiresAt } = typeof given === "object" ? given : { token: given });
+      reason = undefined;
     } catch (thrown) {
       throw asError(thrown, "unauthorized");
     } finally {
@@ -35,16 +29,15 @@ export function tokens(auth: ClientOptions["auth"], clock: Clock, signal: AbortS
     }
   };
   const self: Tokens = {
-    renewable: typeof auth === "function",
     async get() {
-      if (!auth) return undefined;
-      if (!reason && self.expiresAt !== undefined && self.expiresAt <= clock.now()) reason = "expiring";
-      if (!reason) return token;
-      asking ??= ask(reason);
-      return asking;
+      if (self.expiresAt! <= clock.now()) self.spoil("expiring");
+      if (reason) asking ??= ask();
+      await asking;
+      return token;
     },
-    spoil: (why) => {
+    spoil(why) {
       reason ??= why;
+      return typeof auth === "function";
     },
   };
   return self;

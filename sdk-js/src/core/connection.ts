@@ -44,48 +44,42 @@ export const idle: Machine = { state: "idle", attempt: 0, rank: 0, misses: 0 };
 const healthyMs = 5000;
 
 export function transition(m: Machine, e: MachineEvent, policy: Policy): [Machine, Effect?] {
-  if (m.state === "closed") return [m];
+  const { state, attempt, waiting } = m;
+  if (state === "closed") return [m];
   switch (e.type) {
     case "close":
       return [{ ...m, state: "closed" }, { do: "end" }];
     case "connect":
-      return m.state === "idle" || m.state === "failed" ? [{ ...idle, state: "connecting" }, { do: "open" }] : [m];
+      return state === "idle" || state === "failed" ? [{ ...idle, state: "connecting" }, { do: "open" }] : [m];
     case "opened":
-      return [{ state: "connected", attempt: m.attempt, rank: e.rank, misses: 0, openedAt: e.at }];
-    case "due":
-    case "wake":
-      return m.waiting && (e.type === "due" || m.waiting === "freely")
-        ? [{ ...m, waiting: undefined }, { do: "open" }]
-        : [m];
+      return [{ state: "connected", attempt, rank: e.rank, misses: 0, openedAt: e.at }];
     case "lost":
       return lost(m, e, policy);
+    default:
+      return waiting && (e.type === "due" || waiting === "freely")
+        ? [{ ...m, waiting: undefined }, { do: "open" }]
+        : [m];
   }
 }
 
-type Lost = MachineEvent & { type: "lost" };
-
-function lost(m: Machine, e: Lost, policy: Policy): [Machine, Effect] {
-  const healthy = m.openedAt !== undefined && e.at - m.openedAt >= healthyMs;
-  const attempt = healthy ? 1 : m.attempt + 1;
+function lost(m: Machine, e: MachineEvent & { type: "lost" }, policy: Policy): [Machine, Effect] {
+  const { at, retryAfterMs } = e;
+  const { openedAt, lostAt = at } = m;
+  const attempt = at - openedAt! >= healthyMs ? 1 : m.attempt + 1;
   if (e.verdict === "fatal" || attempt > policy.maxAttempts) return [{ ...m, state: "failed", attempt }, { do: "end" }];
-  const lostAt = m.lostAt ?? e.at;
-  const hinted = e.retryAfterMs !== undefined;
-  const ms = e.retryAfterMs ?? fullJitter(attempt - 1, policy.minDelayMs, policy.maxDelayMs, e.random);
-  const next: Machine = {
-    state: e.at - lostAt >= policy.suspendAfterMs ? "suspended" : "reconnecting",
-    attempt,
-    ...fallback(m, e, policy),
-    waiting: hinted ? "hinted" : "freely",
-    lostAt,
-  };
-  return [next, { do: "wait", ms }];
-}
-
-/**
- * The best transport is given up after it failed to open twice, any other after
- * once; after the last comes the first again. One that had opened is kept.
- */
-function fallback(m: Machine, e: Lost, { transports }: Policy): Pick<Machine, "rank" | "misses"> {
-  const misses = m.openedAt === undefined || e.blocked ? m.misses + 1 : 0;
-  return misses >= (m.rank ? 1 : 2) ? { rank: (m.rank + 1) % transports, misses: 0 } : { rank: m.rank, misses };
+  // The best transport is given up after it failed to open twice, any other after
+  // once; after the last comes the first again. One that had opened is kept.
+  const misses = openedAt === undefined || e.blocked ? m.misses + 1 : 0;
+  const next = misses >= (m.rank ? 1 : 2);
+  return [
+    {
+      state: at - lostAt >= policy.suspendAfterMs ? "suspended" : "reconnecting",
+      attempt,
+      rank: next ? (m.rank + 1) % policy.transports : m.rank,
+      misses: next ? 0 : misses,
+      waiting: retryAfterMs === undefined ? "freely" : "hinted",
+      lostAt,
+    },
+    { do: "wait", ms: retryAfterMs ?? fullJitter(attempt - 1, policy.minDelayMs, policy.maxDelayMs, e.random) },
+  ];
 }

@@ -48,6 +48,9 @@ export const newLane = <R extends Outgoing>(partition: number, producer: string)
   failures: 0,
 });
 
+/** Whether the log may have it. */
+export const mayBeKept = (r: Outgoing): boolean => r.flying || r.doubt;
+
 export const isFlying = (lane: Lane): boolean => lane.records.some((r) => r.flying);
 
 /** The records to send now, within `room`, with their numbers given. */

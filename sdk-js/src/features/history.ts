@@ -48,20 +48,32 @@ async function* pages(call: Http, topic: string, opts: HistoryOptions = {}): Asy
  */
 const catchUp =
   (call: Http): CatchUp =>
-  (reader, topic) => {
+  (reader) => {
+    const seen = new Map<number, number>(); // the last offsets handed out, by partition
+    let goal: Map<number, number> | undefined; // those that have to be
     let before = ""; // where it stood when it was asked for last
+    const arrive = () => {
+      if (goal && [...goal].every(([partition, offset]) => seen.get(partition)! >= offset)) reader.caughtUp();
+    };
     const check = () => {
-      const query = { ...reader.query(), max_bytes: checkBytes };
+      const { op, topic, credit, keys, ...rest } = reader.frame();
+      const query = { ...rest, limit: credit, max_bytes: checkBytes };
       const place = JSON.stringify(query);
       if (place === before) return reader.later(check);
       readPage(call, topic, query).then(
         ({ messages, end }) => {
           before = place;
-          if (end) reader.goal(new Map(messages.map((m) => [m.partition, m.offset])));
-          else reader.later(check);
+          if (!end) return reader.later(check);
+          goal = new Map(messages.map((m) => [m.partition, m.offset]));
+          arrive();
         },
         () => reader.later(check),
       );
     };
     check();
+    return ({ op, partition, offset }) => {
+      if (op === "gap") seen.clear();
+      else if (!op) seen.set(partition, offset);
+      arrive();
+    };
   };

@@ -1,6 +1,6 @@
 import { onAbort } from "../client/abort.js";
-import type { Core } from "../client/feature.js";
 import { errorOf, type Problem, TidewireError } from "../error.js";
+import type { LinkOptions } from "../transport/transport.js";
 
 export interface HttpCall {
   method?: string;
@@ -18,15 +18,10 @@ export type Http = (path: string, call?: HttpCall) => Promise<Response>;
 /** How long an answer may take: a line that carries nothing any more does not say so. Polls wait for less. */
 const answerMs = 60_000;
 
-export function http({
-  base,
-  tokens,
-  fetch,
-  clock,
-  signal: life,
-}: Pick<Core, "base" | "tokens" | "fetch" | "clock"> & { signal?: AbortSignal }): Http {
+export function http(options: LinkOptions): Http {
+  const { tokens, fetch, clock, signal: life } = options;
   const once = async (path: string, { method, query, headers, body, signal, stream }: HttpCall) => {
-    const url = new URL(base() + path);
+    const url = new URL(options.url + path);
     for (const [name, value] of Object.entries(query ?? {})) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
@@ -34,7 +29,7 @@ export function http({
     const authorization = token && { Authorization: `Bearer ${token}` };
     const throwIfOver = () => {
       signal?.throwIfAborted();
-      life?.throwIfAborted();
+      life.throwIfAborted();
     };
     throwIfOver();
     const control = new AbortController();
@@ -61,8 +56,7 @@ export function http({
   };
   return async (path, call = {}) => {
     let answer = await once(path, call);
-    if (answer.status === 401 && tokens.renewable) {
-      tokens.spoil("unauthorized");
+    if (answer.status === 401 && tokens.spoil("unauthorized")) {
       answer = await once(path, call);
     }
     if (answer.ok) return answer;

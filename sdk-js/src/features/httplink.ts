@@ -41,8 +41,8 @@ export function endOf({ code, message, problem, retryAfterMs }: TidewireError): 
 
 /** A link whose ops are HTTP calls. */
 export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): Link {
-  const { url, clock } = options;
-  const call = http({ ...options, base: () => url });
+  const { clock } = options;
+  const call = http(options);
   const life = new AbortController();
   const streams = new Map<string, { add(credit: number): void; stop(): void }>();
   let lastSub = 0;

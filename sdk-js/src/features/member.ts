@@ -1,7 +1,7 @@
 import { onAbort } from "../client/abort.js";
 import { emitter } from "../client/emitter.js";
 import type { Core } from "../client/feature.js";
-import { fullJitter } from "../core/backoff.js";
+import { timers } from "../client/timers.js";
 import { startable } from "../core/hand.js";
 import { asError, errorOf, TidewireError } from "../error.js";
 import type { ServerFrame } from "../protocol/frames.js";
@@ -11,8 +11,6 @@ import { groupSettings } from "./groupsettings.js";
 import { type Item, newItem, placeOf } from "./item.js";
 import { lease } from "./lease.js";
 
-const retryMinMs = 100;
-const retryMaxMs = 5000;
 const defaultDrainMs = 10_000;
 
 /** Joins a group and works for it, through lost connections, until it is stopped. */
@@ -26,7 +24,7 @@ export function joined(
 ): Worker {
   const events = emitter<WorkerEvents>();
   const items = new Map<string, Item>(); // by place
-  const waits = new Set<() => void>(); // what cancels each
+  const timer = timers(clock);
   let settings = groupSettings(given);
   let sub: string | undefined; // the server's name of the membership
   let member: string | undefined; // kept over connections
@@ -36,37 +34,30 @@ export function joined(
   let idle = () => {}; // nothing is in hand any more
   let left = () => {}; // the membership is over
 
-  function later(ms: number, fn: () => void): void {
-    const cancel = clock.after(ms, () => {
-      waits.delete(cancel);
-      fn();
-    });
-    waits.add(cancel);
-  }
-
   function join(): void {
     if (stopping || connection.state !== "connected") return;
     const frame = { op: "join" as const, topic, group, member, credit: 2 * concurrency, ...settings };
-    connection.ask([[frame, (answer) => (answer.op === "joined" ? begin(answer) : refused(errorOf({ ...answer })))]]);
+    connection.ask(frame, (answer) => (answer.op === "joined" ? begin(answer) : refused(answer)));
   }
 
   function begin(answer: ServerFrame): void {
     failures = 0;
     sub = answer.sub!;
-    member = answer.member!;
+    member = answer.member;
+    connection.hear(sub, receive);
     change("assigned", answer.partitions!, answer.partitions!);
     // What was said and not answered is said again: that does no harm.
     for (const item of items.values()) if (item.verdict) say(item);
   }
 
-  function refused(error: TidewireError): void {
+  function refused(frame: ServerFrame): void {
+    const error = errorOf(frame);
     forget();
     if (error.code === "group-not-found" && !settings) {
       settings = missing;
       join();
-    } else if (error.retryable || error.code === "fenced") {
-      later(error.retryAfterMs ?? fullJitter(failures++, retryMinMs, retryMaxMs, clock.random()), join);
-    } else fail(error);
+    } else if (error.retryable || error.code === "fenced") timer.retry(join, failures++, error.retryAfterMs, join);
+    else fail(error);
   }
 
   function fail(error: TidewireError): void {
@@ -78,9 +69,9 @@ export function joined(
 
   /** The membership is over; what is being worked on goes on, and the next one settles it. */
   function forget(): void {
+    if (sub) connection.hear(sub);
     sub = undefined;
-    for (const cancel of waits) cancel();
-    waits.clear();
+    timer.clear();
     dropWaiting();
     left();
   }
@@ -111,7 +102,7 @@ export function joined(
         partitions,
         assigned.filter((p) => !partitions.includes(p)),
       );
-    if (op === "error") refused(errorOf({ ...frame }));
+    if (op === "error") refused(frame);
     pump();
   }
 
@@ -126,9 +117,10 @@ export function joined(
     const { partition, offset, lease_ms: leaseMs = 0 } = m;
     const extend = () => {
       if (!sub) return; // the next membership brings it anew
-      connection.ask([
-        [{ op: "extend", sub, partition, offset }, ({ op, stale }) => op === "acked" && !stale && held.renew(leaseMs)],
-      ]);
+      connection.ask(
+        { op: "extend", sub, partition, offset },
+        ({ op, stale }) => op === "acked" && !stale && held.renew(leaseMs),
+      );
     };
     const held = lease(clock, leaseMs, extend, () => item.phase === "waiting" && drop(item));
     const item = newItem(m, sub!, held, say, extend);
@@ -140,22 +132,14 @@ export function joined(
     item.lease.end();
     if (!sub) return; // the next membership says it
     const { partition, offset } = item.work;
-    connection.ask([
-      [
-        { ...item.verdict!, sub, partition, offset },
-        (answer) => {
-          const error = answer.op === "error" ? errorOf({ ...answer }) : undefined;
-          if (error?.retryable) return later(error.retryAfterMs ?? retryMinMs, () => say(item));
-          const stale = answer.stale?.[0];
-          item.answer?.(
-            error ??
-              (stale && new TidewireError(stale.reason, "the record is not, or no longer, in this worker's hands")),
-          );
-          item.answer = undefined;
-          finish(item);
-        },
-      ],
-    ]);
+    connection.ask({ ...item.verdict!, sub, partition, offset }, (answer) => {
+      const error = answer.op === "error" ? errorOf(answer) : undefined;
+      if (error?.retryable) return timer.retry(item, 1, error.retryAfterMs, () => say(item));
+      const stale = answer.stale?.[0];
+      item.answer?.(error ?? (stale && new TidewireError(stale.reason, "the record is not in this worker's hands")));
+      item.answer = undefined;
+      finish(item);
+    });
   }
 
   /** A record leaves the hand once the handler is done with it and the server has answered. */
@@ -204,7 +188,7 @@ export function joined(
       item.answer?.(error);
       drop(item);
     }
-    leavePart();
+    part();
     closers.delete(stop);
     unabort();
     globalThis.removeEventListener?.("pagehide", hide);
@@ -230,37 +214,31 @@ export function joined(
     if (sub) {
       await patiently((done) => {
         left = done;
-        connection.ask([[{ op: "leave", sub: sub! }, done]]);
+        connection.ask({ op: "leave", sub: sub! }, done);
       });
     }
     end(new TidewireError("closed", "the worker is stopped"));
   }
 
   const stop = (drainMs = defaultDrainMs): Promise<void> => {
-    if (!stopping) {
-      let begun = () => {};
-      stopping = new Promise<void>((resolve) => {
-        begun = resolve;
-      }).then(() => drain(drainMs));
-      begun();
-    }
+    // What `drain` ends looks at whether it is stopping.
+    stopping ??= Promise.resolve().then(() => drain(drainMs));
     return stopping;
   };
   /** A page that goes for good has no time to stop: its part is for others at once. */
   const hide = (e: Event) => {
-    if (sub && !(e as PageTransitionEvent).persisted) connection.ask([[{ op: "leave", sub }, () => {}]]);
+    if (sub && !(e as PageTransitionEvent).persisted) connection.ask({ op: "leave", sub });
   };
-  const leavePart = connection.join({
+  const part = connection.join({
     up: join,
     down: forget,
-    push: (frame) => frame.sub === sub && receive(frame),
     end: (error) => (error.code === "closed" ? end(error) : fail(error)),
   });
   closers.add(stop);
   const unabort = onAbort(signal, () => void stop());
   globalThis.addEventListener?.("pagehide", hide);
   if (signal?.aborted) void stop();
-  connection.want();
+  connection.connect();
   join();
 
   return {

@@ -3,7 +3,7 @@ import { readValue } from "../protocol/message.js";
 import { encodeRecord } from "../protocol/record.js";
 import { uuidv7 } from "../protocol/uuid.js";
 import type { RequestOptions } from "../types.js";
-import { asker } from "./asker.js";
+import { ask } from "./asker.js";
 import { joined } from "./member.js";
 import { answering, responderError } from "./responder.js";
 
@@ -14,7 +14,6 @@ export function requests(): Feature<"requests"> {
   return {
     name: "requests",
     install(core: Core) {
-      const asking = asker(core);
       return {
         async request<R>(
           topic: string,
@@ -26,14 +25,14 @@ export function requests(): Feature<"requests"> {
           const body = encodeRecord(value, opts);
           const frame = (leftMs: number) =>
             ({ op: "request", topic, correlation, timeout: `${Math.floor(leftMs)}ms`, body }) as const;
-          const reply = await asking.ask({ frame, timeoutMs, signal });
+          const reply = await ask(core, { frame, timeoutMs, signal });
           const answer = readValue(reply);
           if (reply.status! >= 400) throw responderError(reply.status!, answer);
           return answer as R;
         },
         respond(topic, handler, { group = "responders", ...opts } = {}) {
           core.admit();
-          return joined(core, group, topic, answering(asking, handler), opts, {
+          return joined(core, group, topic, answering(core, handler), opts, {
             mode: "shared",
             from: "latest", // nobody waits for the replies to what is there by now
           });

@@ -1,8 +1,9 @@
+import type { Core } from "../client/feature.js";
 import { TidewireError } from "../error.js";
 import type { WireMessage } from "../protocol/message.js";
 import { encodeRecord } from "../protocol/record.js";
 import type { WorkItem } from "../types.js";
-import type { Asker } from "./asker.js";
+import { ask } from "./asker.js";
 
 /** How long a reply is tried where a request names no deadline. */
 const patienceMs = 30_000;
@@ -12,7 +13,7 @@ const unfit = /^(message-too-large|invalid|unsupported)/;
 
 /** What a member does with a request: it has the handler answer it, and brings the reply. */
 export const answering =
-  ({ ask }: Asker, handler: (value: never, request: WorkItem<never>) => unknown) =>
+  (core: Core, handler: (value: never, request: WorkItem<never>) => unknown) =>
   async (request: WorkItem<never>, { headers, lease_until, lease_ms }: WireMessage): Promise<void> => {
     const to = headers["Tidewire-Reply-To"];
     if (!to) return; // it is no request
@@ -22,7 +23,7 @@ export const answering =
     if (leftMs <= 0) return; // nobody waits for it any more
     const timeoutMs = leftMs || patienceMs;
     const bring = (body: string, status?: number) =>
-      ask({ frame: () => ({ op: "reply", to, status, body }), timeoutMs });
+      ask(core, { frame: () => ({ op: "reply", to, status, body }), timeoutMs });
 
     let status: number | undefined;
     let body: string;

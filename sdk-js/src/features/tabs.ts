@@ -1,4 +1,4 @@
-import type { Feature, Sharing } from "../client/feature.js";
+import type { Core, Feature } from "../client/feature.js";
 import type { ClientFrame } from "../protocol/frames.js";
 import { uuidv7 } from "../protocol/uuid.js";
 import type { LinkEvents, Transport } from "../transport/transport.js";
@@ -22,8 +22,13 @@ export function sharedTabs({
 }: SharedTabsOptions = {}): Feature<"transport"> {
   return {
     name: "transport",
-    wrap: (transport, sharing) =>
-      locks && BroadcastChannel ? shared(transport, sharing, name, locks, BroadcastChannel) : transport,
+    install(core) {
+      const { transports } = core;
+      const [first] = transports;
+      if (first!.name === "websocket" && locks && BroadcastChannel) {
+        transports[0] = shared(first!, core, name, locks, BroadcastChannel);
+      }
+    },
   };
 }
 
@@ -43,14 +48,15 @@ interface Local {
 /** A tab's side of sharing: its links go by the leading tab, and it leads itself once it holds the lock. */
 function shared(
   transport: Transport,
-  { key, link: options, signal }: Sharing,
+  options: Core,
   name: string,
   locks: Pick<LockManager, "request">,
   Channel: typeof BroadcastChannel,
 ): Transport {
-  const { clock } = options;
+  const { clock, signal } = options;
   const tab = uuidv7(clock.now());
-  const id = (part: string) => `tidewire:${name}:${key}:${part}`;
+  const bases = [...options.bases].sort().join();
+  const id = (part: string) => `tidewire:${name}:${bases}:${part}`;
   const links = new Map<string, Local>();
   let lastLink = 0;
   let leading: Hub | undefined;

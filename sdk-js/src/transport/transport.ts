@@ -34,6 +34,8 @@ export interface LinkOptions {
   clock: Clock;
   fetch: typeof fetch;
   WebSocket: typeof WebSocket;
+  /** The end of the client. */
+  signal: AbortSignal;
 }
 
 export interface Transport {

@@ -15,25 +15,26 @@ export const websocket: Transport = {
     let over = false;
 
     const write = (frames: ClientFrame[]) => {
-      let text = "";
+      let lines: string[] = [];
       let bytes = 0;
+      const flush = () => {
+        if (bytes) socket.send(lines.join("\n"));
+        lines = [];
+        bytes = 0;
+      };
       for (const frame of frames) {
         const line = lineOf(frame);
         const lineBytes = encoder.encode(line).length + 1;
         if (lineBytes > mostBytes) {
-          const detail = `the frame has ${lineBytes} bytes, the node takes ${mostBytes}`;
-          events.frame({ op: "error", id: "id" in frame ? frame.id : undefined, code: "message-too-large", detail });
+          const detail = `${lineBytes} bytes are more than ${mostBytes}`;
+          events.frame({ op: "error", id: (frame as { id?: number }).id, code: "message-too-large", detail });
           continue;
         }
-        if (bytes + lineBytes > mostBytes) {
-          socket.send(text);
-          text = "";
-          bytes = 0;
-        }
-        text += text ? `\n${line}` : line;
+        if (bytes + lineBytes > mostBytes) flush();
         bytes += lineBytes;
+        lines.push(line);
       }
-      if (text) socket.send(text);
+      flush();
     };
 
     socket.onopen = () => {
@@ -49,9 +50,8 @@ export const websocket: Transport = {
       }
     };
     socket.onclose = ({ code, reason }) => {
-      if (over) return;
+      if (!over) events.end({ code, reason });
       over = true;
-      events.end({ code, reason });
     };
     socket.onerror = () => {}; // its close follows
 
