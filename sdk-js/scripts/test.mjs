@@ -1,12 +1,10 @@
 // Runs the tests of a folder (all by default), or of one file, with Node's own
-// runner. They are TypeScript, so each is bundled first.
+// runner. They are TypeScript, so each is bundled first, with the short names of what is built.
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
-
-process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+import { internals } from "./internals.mjs";
 
 const [what = "test", ...flags] = process.argv.slice(2);
 const isFile = what.endsWith(".test.ts");
@@ -30,6 +28,7 @@ buildSync({
   sourcemap: "inline",
   outExtension: { ".js": ".mjs" },
   logLevel: "warning",
+  ...internals,
 });
 const built = files.map((name) => `build/${name.replace(/\.ts$/, ".mjs")}`);
 // Most of a file that needs a node is waiting, so several run at a time on any machine.

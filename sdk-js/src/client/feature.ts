@@ -27,11 +27,15 @@ export interface FeatureMethods<T extends TopicMap> {
 }
 export type FeatureName = keyof FeatureMethods<TopicMap>;
 
-/** Something that a client can do beside publishing and subscribing over WebSocket. What is not used is not bundled. */
+/**
+ * Something that a client can do beside publishing and subscribing over WebSocket. What is not
+ * used is not bundled. Only the functions of this package make them.
+ */
 export interface Feature<N extends FeatureName = FeatureName> {
   readonly name: N;
   /** Another way to the server, tried after those before it. */
   readonly transport?: Transport;
+  /** @internal */
   install?(core: Core): FeatureMethods<Record<string, never>>[N];
 }
 

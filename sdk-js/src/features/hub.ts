@@ -1,25 +1,6 @@
 import type { ClientFrame, ServerFrame } from "../protocol/frames.js";
+import type { Downward, Upward } from "../protocol/notes.js";
 import type { End, Link, LinkOptions, Transport } from "../transport/transport.js";
-
-/** What a tab says to the one that leads, of one of its links. */
-export interface Upward {
-  tab: string;
-  link?: string; // none: it asks whether the connection lives
-  /** Where the link goes. */
-  url?: string;
-  frames?: ClientFrame[];
-  close?: boolean;
-}
-
-/** What the leading tab says to another one. With nothing in it: it does what was asked. */
-export interface Downward {
-  leader: string;
-  link?: string;
-  frame?: ServerFrame;
-  end?: End;
-  /** The link cannot be shared, for whoever calls is somebody else. */
-  alone?: boolean;
-}
 
 /** The one connection of all tabs, in the tab that leads. */
 export interface Hub {

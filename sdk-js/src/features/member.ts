@@ -5,9 +5,9 @@ import { timers } from "../client/timers.js";
 import { startable } from "../core/hand.js";
 import { asError, errorOf, TidewireError } from "../error.js";
 import type { ServerFrame } from "../protocol/frames.js";
+import { groupSettings } from "../protocol/groupsettings.js";
 import type { WireMessage } from "../protocol/message.js";
 import type { Worker, WorkerEvents, WorkerOptions, WorkItem } from "../types.js";
-import { groupSettings } from "./groupsettings.js";
 import { type Item, newItem, placeOf } from "./item.js";
 import { lease } from "./lease.js";
 

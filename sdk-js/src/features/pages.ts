@@ -1,25 +1,6 @@
-import type { Problem } from "../error.js";
-import type { WireMessage } from "../protocol/message.js";
+import type { Page, PageQuery } from "../protocol/page.js";
 import type { Place } from "../protocol/position.js";
 import type { Http } from "./http.js";
-
-/** What a poll reads, and how much of it. */
-export interface PageQuery extends Place {
-  key?: string;
-  key_prefix?: string;
-  partition?: number;
-  limit?: number;
-  max_bytes?: number;
-  wait?: string;
-}
-
-export interface Page {
-  messages: WireMessage[];
-  cursor: string;
-  end: boolean;
-  /** Partitions that could not be read. */
-  unavailable?: Array<{ partition: number; problem: Problem }>;
-}
 
 export const afterText = (after: Place["after"]): string | undefined =>
   after &&

@@ -1,8 +1,9 @@
 import type { Core, Feature } from "../client/feature.js";
 import type { ClientFrame } from "../protocol/frames.js";
+import type { Downward, Upward } from "../protocol/notes.js";
 import { uuidv7 } from "../protocol/uuid.js";
 import type { LinkEvents, Transport } from "../transport/transport.js";
-import { type Downward, type Hub, hub, type Upward } from "./hub.js";
+import { type Hub, hub } from "./hub.js";
 
 export interface SharedTabsOptions {
   /** Tabs share with those of the same name and the same addresses. */

@@ -1,5 +1,5 @@
-import { placeOf } from "../protocol/position.js";
 import type { WorkerOptions } from "../types.js";
+import { placeOf } from "./position.js";
 
 /** The settings that a group is made with, as the wire wants them; undefined where none is given. */
 export function groupSettings({ mode, from, leaseMs, maxDeliveries, deadLetter }: WorkerOptions): object | undefined {
