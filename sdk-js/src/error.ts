@@ -39,11 +39,8 @@ export class TidewireError extends Error {
 
 /** What the server refused, in a problem or a frame, as an error of ours. */
 export const errorOf = (told: object, retryAfterMs?: number): TidewireError => {
-  const problem: Problem = { ...told };
-  return new TidewireError(problem.code ?? "internal", problem.detail ?? problem.title ?? "", {
-    problem,
-    retryAfterMs,
-  });
+  const { code = "internal", title = "", detail = title } = told as Problem;
+  return new TidewireError(code, detail, { problem: told as Problem, retryAfterMs });
 };
 
 /** What was thrown, as an error of ours. */

@@ -25,7 +25,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   const bases = [options.url].flat().map((url) => url.replace(/^ws/, "http").replace(/\/+$/, ""));
   const transports = use.flatMap(({ transport }) => transport ?? []);
   if (WebSocket) transports.unshift(websocket);
-  if (!transports.length) throw new TypeError("there is no WebSocket here: give one in the options");
+  if (!transports.length) throw new TypeError("no WebSocket: give one in the options");
 
   const link = {
     bases,
@@ -96,18 +96,14 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
         refuseClosed();
         signal?.throwIfAborted();
         const finish = (settle: (value: never) => void, value?: unknown) => {
-          off();
+          part();
           unabort();
           settle(value as never);
         };
-        const look = () => {
-          if (conn.state === "connected") finish(resolve);
-          else if (conn.failure) finish(reject, conn.failure);
-        };
-        const off = events.on("state", look);
+        const part = conn.join({ up: () => finish(resolve), end: (error) => finish(reject, error) });
         const unabort = onAbort(signal, () => finish(reject, signal!.reason));
         conn.connect();
-        look();
+        if (conn.state === "connected") finish(resolve);
       }),
     close: ({ drainMs = defaultDrainMs } = {}) => (closing ??= close(drainMs)),
     on: events.on,

@@ -13,7 +13,7 @@ export interface Part {
   /** A link is open. */
   up(): void;
   /** It is gone: no answer to what was asked on it comes any more. */
-  down(): void;
+  down?(): void;
   /** There will be no further link. */
   end(error: TidewireError): void;
 }
@@ -103,7 +103,7 @@ export function connection(options: ConnectionOptions): Connection {
     if (!link) return;
     link.close();
     link = undefined;
-    for (const part of parts) part.down();
+    for (const part of parts) part.down?.();
   }
 
   function lose(end: End, error?: TidewireError): void {
@@ -130,7 +130,6 @@ export function connection(options: ConnectionOptions): Connection {
     const transport = transports[rank]!;
     const id = ++lastId;
     let fresh: Link | undefined;
-    let adopted = false;
     const stop = () => {
       giveUp = nothing;
       cancel();
@@ -150,13 +149,12 @@ export function connection(options: ConnectionOptions): Connection {
       fresh = transport.open(
         { ...options },
         {
-          end: (end) => (adopted ? lose : fail)(end),
+          end: (end) => (link === fresh ? lose : fail)(end),
           frame(frame) {
-            if (adopted) return receive(frame);
+            if (link === fresh) return receive(frame);
             const mine = frame.id === id;
             // A node that asks nobody says welcome by itself, and refuses a token after it.
             if (frame.op === "welcome" && (mine || !token)) {
-              adopted = true;
               giveUp = nothing;
               cancel();
               adopt(fresh!, rank, frame);
@@ -260,9 +258,8 @@ export function connection(options: ConnectionOptions): Connection {
     ask(frame, answer = nothing) {
       if (!link) return;
       hearers.set(++lastId, answer);
-      // The id stands in front, for a line that breaks later on.
-      const { op, ...rest } = frame;
-      self.tell({ op, id: lastId, ...rest } as ClientFrame);
+      // Both stand in front, for a line that breaks later on.
+      self.tell(Object.assign({ op: frame.op, id: lastId }, frame) as ClientFrame);
     },
     tell(frame) {
       if (link && outgoing.push(frame) === 1) queueMicrotask(() => link?.send(outgoing.splice(0)));

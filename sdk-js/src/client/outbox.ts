@@ -26,7 +26,7 @@ export interface Sending extends Outgoing {
 
 interface Topic {
   layout?: Layout;
-  asked: boolean; // for its layout
+  asked?: boolean; // for its layout
   failures: number; // of that, in a row
   unrouted: Sending[]; // no lane is known for them yet
   lanes: Map<number, Lane<Sending>>;
@@ -94,11 +94,11 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
     chars -= r.body.length;
     if (error && refused(lane, r, error) === "again") r.error = error;
     else {
-      const { topic, partition, offset, timestamp, duplicate = false } = frame as Published;
+      const { op, id, ...published } = frame;
       if (!error) lane.failures = 0;
       r.flying = r.doubt = false;
       lane.records.splice(lane.records.indexOf(r), 1);
-      r.settle(error, { topic, partition, offset, timestamp, duplicate });
+      r.settle(error, { duplicate: false, ...published } as Published);
     }
     if (!lane.rewinding) flushSoon();
     else if (!isFlying(lane)) {
@@ -176,7 +176,7 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
   });
 
   return (topic, r) => {
-    const t: Topic = topics.get(topic) ?? { asked: false, failures: 0, unrouted: [], lanes: new Map(), turn: 0 };
+    const t: Topic = topics.get(topic) ?? { failures: 0, unrouted: [], lanes: new Map(), turn: 0 };
     topics.set(topic, t);
     t.unrouted.push(r);
     flushSoon();

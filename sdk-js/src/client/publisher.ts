@@ -27,11 +27,10 @@ export function publisher(core: Core, offline: ClientOptions["offline"]): Publis
   /** Throws what keeps a record from being taken in. */
   function admit(): void {
     const { state } = connection;
+    if (state === "connected") return;
     const lost = state !== "idle" && state !== "connecting";
     const room = lost && offline?.mode === "reject" ? 0 : (offline?.max ?? defaultWaiting);
-    if (state !== "connected" && open.size >= room) {
-      throw new TidewireError("offline", `there is no connection, and no more than ${room} records wait for one`);
-    }
+    if (open.size >= room) throw new TidewireError("offline", `no connection, and room for ${room} records`);
   }
 
   return {
@@ -45,8 +44,6 @@ export function publisher(core: Core, offline: ClientOptions["offline"]): Publis
           hash: key === undefined ? undefined : keyHash(key),
           body: encodeRecord(value, opts),
           acks,
-          flying: false,
-          doubt: false,
           settle(error, published) {
             cancel();
             unabort();

@@ -11,8 +11,10 @@ export interface Machine {
   readonly rank: number;
   /** How often in a row that transport did not open. */
   readonly misses: number;
-  /** Between two attempts. `hinted`: the server said how long, so nothing cuts it short. */
-  readonly waiting?: "freely" | "hinted";
+  /** Between two attempts. */
+  readonly waiting?: boolean;
+  /** The server said how long, so nothing cuts it short. */
+  readonly hinted?: boolean;
   readonly openedAt?: number;
   /** Since when there has been no connection. */
   readonly lostAt?: number;
@@ -44,7 +46,7 @@ export const idle: Machine = { state: "idle", attempt: 0, rank: 0, misses: 0 };
 const healthyMs = 5000;
 
 export function transition(m: Machine, e: MachineEvent, policy: Policy): [Machine, Effect?] {
-  const { state, attempt, waiting } = m;
+  const { state, attempt } = m;
   if (state === "closed") return [m];
   switch (e.type) {
     case "close":
@@ -56,9 +58,7 @@ export function transition(m: Machine, e: MachineEvent, policy: Policy): [Machin
     case "lost":
       return lost(m, e, policy);
     default:
-      return waiting && (e.type === "due" || waiting === "freely")
-        ? [{ ...m, waiting: undefined }, { do: "open" }]
-        : [m];
+      return m.waiting && (e.type === "due" || !m.hinted) ? [{ ...m, waiting: false }, { do: "open" }] : [m];
   }
 }
 
@@ -77,7 +77,8 @@ function lost(m: Machine, e: MachineEvent & { type: "lost" }, policy: Policy): [
       attempt,
       rank: next ? (m.rank + 1) % policy.transports : m.rank,
       misses: next ? 0 : misses,
-      waiting: retryAfterMs === undefined ? "freely" : "hinted",
+      waiting: true,
+      hinted: retryAfterMs !== undefined,
       lostAt,
     },
     { do: "wait", ms: retryAfterMs ?? fullJitter(attempt - 1, policy.minDelayMs, policy.maxDelayMs, e.random) },

@@ -10,9 +10,9 @@ export interface Outgoing {
   readonly acks?: Acks;
   sequence?: number;
   /** Its frame is on the link and not answered. */
-  flying: boolean;
+  flying?: boolean;
   /** An earlier frame of it may have been kept. */
-  doubt: boolean;
+  doubt?: boolean;
 }
 
 /**
@@ -28,14 +28,16 @@ export interface Lane<R extends Outgoing = Outgoing> {
   producer: string;
   next: number;
   records: R[];
-  /** Nothing new goes until all answers are there. */
-  rewinding: boolean;
-  /** The numbers do not fit: they are too early, or the server has forgotten the producer. */
-  unfit?: "early" | "forgotten";
-  /** The partition is not, or no longer, that of its records. */
-  misplaced: boolean;
   /** Rewinds in a row. */
   failures: number;
+  /** Nothing new goes until all answers are there. */
+  rewinding?: boolean;
+  /** The numbers do not fit: a new producer has to begin. */
+  unfit?: boolean;
+  /** And that because the server has forgotten the producer: what may be kept it cannot tell. */
+  forgotten?: boolean;
+  /** The partition is not, or no longer, that of its records. */
+  misplaced?: boolean;
 }
 
 export const newLane = <R extends Outgoing>(partition: number, producer: string): Lane<R> => ({
@@ -43,13 +45,11 @@ export const newLane = <R extends Outgoing>(partition: number, producer: string)
   producer,
   next: 0,
   records: [],
-  rewinding: false,
-  misplaced: false,
   failures: 0,
 });
 
 /** Whether the log may have it. */
-export const mayBeKept = (r: Outgoing): boolean => r.flying || r.doubt;
+export const mayBeKept = (r: Outgoing): boolean | undefined => r.flying || r.doubt;
 
 export const isFlying = (lane: Lane): boolean => lane.records.some((r) => r.flying);
 
@@ -74,19 +74,19 @@ export function take<R extends Outgoing>(lane: Lane<R>, room: number, chars: num
 }
 
 /** What a refusal means for its record: it is out, or it goes again. */
-export function refused(lane: Lane, r: Outgoing, error: TidewireError): "out" | "again" {
-  const { code } = error;
+export function refused(lane: Lane, r: Outgoing, { code, retryable }: TidewireError): "out" | "again" {
+  const early = code === "out-of-order-sequence";
   r.flying = false;
   if (r.acks === "none") return "out";
-  if (code === "out-of-order-sequence" || code === "unknown-producer") {
+  if (early || code === "unknown-producer") {
+    lane.unfit = true;
     // A producer of whom nothing is kept is not known either.
-    const early = code === "out-of-order-sequence" || lane.records[0]!.sequence === 0;
-    lane.unfit = early ? "early" : "forgotten";
-    if (early) r.doubt = false; // its number is still to come
+    lane.forgotten = !early && lane.records[0]!.sequence !== 0;
+    r.doubt &&= lane.forgotten; // else its number is still to come
   } else if (isMisplaced(code)) {
     lane.misplaced = true;
     r.doubt = false;
-  } else if (error.retryable) r.doubt ||= code === "unknown-outcome";
+  } else if (retryable) r.doubt ||= code === "unknown-outcome";
   else return "out";
   lane.rewinding = true;
   return "again";
@@ -97,30 +97,34 @@ export function refused(lane: Lane, r: Outgoing, error: TidewireError): "out" | 
  * something kept, since its producer is forgotten: its outcome stays unknown.
  */
 export function rewind<R extends Outgoing>(lane: Lane<R>, producer: string): R[] {
-  const doubtful = lane.records.filter((r) => r.doubt);
-  let lost: R[] = [];
-  if (lane.unfit === "forgotten") lost = doubtful;
-  if (lane.unfit && lost.length === doubtful.length) {
-    lane.records = lane.records.filter((r) => !lost.includes(r));
+  const lost = lane.forgotten ? takeOut(lane, (r) => r.doubt) : [];
+  if (lane.unfit && !lane.records.some((r) => r.doubt)) {
     for (const r of lane.records) r.sequence = undefined;
     lane.producer = producer;
     lane.next = 0;
   }
-  lane.unfit = undefined;
-  lane.rewinding = false;
+  again(lane);
   lane.failures++;
   return lost;
 }
 
 /** The link is gone, and with it all answers. What it returns cannot go again. */
 export function interrupted<R extends Outgoing>(lane: Lane<R>): R[] {
-  const lost = lane.records.filter((r) => r.flying && r.acks === "none");
-  lane.records = lane.records.filter((r) => !lost.includes(r));
+  const lost = takeOut(lane, (r) => r.flying && r.acks === "none");
   for (const r of lane.records) {
     r.doubt ||= r.flying;
     r.flying = false;
   }
-  lane.rewinding = false;
-  lane.unfit = undefined;
+  again(lane);
   return lost;
+}
+
+function takeOut<R extends Outgoing>(lane: Lane<R>, which: (r: R) => boolean | undefined): R[] {
+  const out = lane.records.filter(which);
+  lane.records = lane.records.filter((r) => !which(r));
+  return out;
+}
+
+function again(lane: Lane): void {
+  lane.rewinding = lane.unfit = lane.forgotten = false;
 }

@@ -128,16 +128,10 @@ export function lineOf(frame: ClientFrame): string {
 
 /** The frames in a text: a run of messages is one frame, with its lines in `messages`. */
 export function parseFrames(text: string): ServerFrame[] {
-  const lines = text.split("\n");
-  const frames: ServerFrame[] = [];
-  for (let i = 0; i < lines.length; ) {
-    const frame = JSON.parse(lines[i++]!) as ServerFrame & { count?: number };
-    if (frame.op === "messages") {
-      const end = i + frame.count!;
-      frame.messages = lines.slice(i, end).map((line) => JSON.parse(line) as WireMessage);
-      i = end;
-    }
-    frames.push(frame);
-  }
+  const frames: ServerFrame[] = text.split("\n").map((line) => JSON.parse(line));
+  frames.forEach((frame, i) => {
+    const { op, count } = frame as { op: string; count?: number };
+    if (op === "messages") frame.messages = frames.splice(i + 1, count!) as unknown[] as WireMessage[];
+  });
   return frames;
 }

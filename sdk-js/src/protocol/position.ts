@@ -11,19 +11,11 @@ export interface Position {
 }
 
 export const positionText = ({ cursor, after }: Position): string =>
-  cursor +
-  Object.entries(after)
-    .map(([partition, offset]) => `~${partition}.${offset}`)
-    .join("");
+  [cursor, ...Object.entries(after).map((pair) => pair.join("."))].join("~");
 
 export function parsePosition(text: string): Position {
   const [cursor, ...pairs] = text.split("~");
-  const after: Record<number, number> = {};
-  for (const pair of pairs) {
-    const [partition, offset] = pair.split(".");
-    after[Number(partition)] = Number(offset);
-  }
-  return { cursor: cursor!, after };
+  return { cursor: cursor!, after: Object.fromEntries(pairs.map((pair) => pair.split(".").map(Number))) };
 }
 
 /** What a `subscribe` says of where to begin. */

@@ -15,16 +15,16 @@ export const websocket: Transport = {
     let over = false;
 
     const write = (frames: ClientFrame[]) => {
-      let lines: string[] = [];
+      let text = "";
       let bytes = 0;
       const flush = () => {
-        if (bytes) socket.send(lines.join("\n"));
-        lines = [];
+        if (text) socket.send(text.slice(1));
+        text = "";
         bytes = 0;
       };
       for (const frame of frames) {
-        const line = lineOf(frame);
-        const lineBytes = encoder.encode(line).length + 1;
+        const line = `\n${lineOf(frame)}`;
+        const lineBytes = encoder.encode(line).length;
         if (lineBytes > mostBytes) {
           const detail = `${lineBytes} bytes are more than ${mostBytes}`;
           events.frame({ op: "error", id: (frame as { id?: number }).id, code: "message-too-large", detail });
@@ -32,7 +32,7 @@ export const websocket: Transport = {
         }
         if (bytes + lineBytes > mostBytes) flush();
         bytes += lineBytes;
-        lines.push(line);
+        text += line;
       }
       flush();
     };
