@@ -69,7 +69,7 @@ export function connection(options: ConnectionOptions): Connection {
   const hearers = new Map<unknown, (frame: ServerFrame) => void>(); // by the id of a question, or the server's name
   let machine = idle;
   let link: Link | undefined; // the one in use
-  let giveUp = nothing; // on the one that is being opened
+  let opening: { link?: Link } | undefined; // what is to become of it
   let outgoing: ClientFrame[] = []; // in this go
   let lastId = 0;
   let failure: TidewireError | undefined;
@@ -129,36 +129,23 @@ export function connection(options: ConnectionOptions): Connection {
   function open(rank: number, failed: (end: End, error?: TidewireError) => void): void {
     const transport = transports[rank]!;
     const id = ++lastId;
-    let fresh: Link | undefined;
-    const stop = () => {
-      giveUp = nothing;
-      cancel();
-      fresh?.close();
-    };
+    const mine: typeof opening = {};
     const fail = (end: End, error?: TidewireError) => {
-      stop();
+      giveUp();
       failed(end, error);
     };
-    const cancel = clock.after(transports.length > 1 ? openShortMs : openMs, () =>
-      fail({ code: 4002, reason: `${transport.name} did not open in time` }),
-    );
-    giveUp = stop;
-
     const call = (token: string | undefined) => {
-      if (giveUp !== stop) return;
-      fresh = transport.open(
+      if (opening !== mine) return;
+      const fresh = transport.open(
         { ...options },
         {
           end: (end) => (link === fresh ? lose : fail)(end),
           frame(frame) {
             if (link === fresh) return receive(frame);
-            const mine = frame.id === id;
+            const answer = frame.id === id;
             // A node that asks nobody says welcome by itself, and refuses a token after it.
-            if (frame.op === "welcome" && (mine || !token)) {
-              giveUp = nothing;
-              cancel();
-              adopt(fresh!, rank, frame);
-            } else if (frame.op === "error" && mine) {
+            if (frame.op === "welcome" && (answer || !token)) adopt(fresh, rank, frame);
+            else if (frame.op === "error" && answer) {
               const error = errorOf(frame);
               const { message: reason, retryAfterMs } = error;
               fail({ code: error.retryable ? 1006 : refusedCode(frame.reason), reason, retryAfterMs }, error);
@@ -166,21 +153,32 @@ export function connection(options: ConnectionOptions): Connection {
           },
         },
       );
+      mine.link = fresh;
       fresh.send([{ op: "hello", id, client: "tidewire-js", token }]);
     };
+    opening = mine;
+    timer.set("open", transports.length > 1 ? openShortMs : openMs, () =>
+      fail({ code: 4002, reason: `${transport.name} did not open in time` }),
+    );
     tokens
       .get()
       .then(call)
       .catch((thrown) => {
         const error = asError(thrown, "network");
-        if (giveUp === stop) fail({ code: 1006, reason: error.message }, error);
+        if (opening === mine) fail({ code: 1006, reason: error.message }, error);
       });
   }
 
+  function giveUp(): void {
+    opening?.link?.close();
+    opening = undefined;
+  }
+
   /** Tries the best transport beside the one in use, after a while. */
-  const upgrade = () => timer.set("upgrade", upgradeMs, () => open(0, upgrade));
+  const upgrade = () => timer.set("open", upgradeMs, () => open(0, upgrade));
 
   function adopt(fresh: Link, rank: number, { connection, node, ping }: ServerFrame): void {
+    opening = undefined;
     drop();
     link = fresh;
     happen({ type: "opened", at: clock.now(), rank });
