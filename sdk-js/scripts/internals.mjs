@@ -22,7 +22,7 @@ const namesIn = (pattern) => (path) =>
 
 const member = /^ +(?:readonly |get |set )*(\w+)\??[:(<]/gm;
 const jsonMember = /"(\w+)":/g;
-const word = /([\w$]+)/g;
+const declared = /(\w+)\??\s*[:(<]/g;
 
 /** Names with a capital are those of headers and classes. */
 const anyName = /^[a-z]/;
@@ -31,8 +31,8 @@ function internalNames() {
   const known = new Set([
     ...filesIn("node_modules/@typescript", /\/lib\.[^/]*\.d\.ts$/).flatMap(namesIn(member)), // language and browser
     ...filesIn("../e2e/conformance", /\.json$/).flatMap(namesIn(jsonMember)),
-    ...filesIn("src/protocol", /\.ts$/).flatMap(namesIn(word)),
-    ...filesIn("src", /src\/[^/]+\.ts$|src\/(react|testing)\/|clock\.ts$/).flatMap(namesIn(word)), // public types
+    ...filesIn("src/protocol", /\.ts$/).flatMap(namesIn(declared)),
+    ...filesIn("src", /src\/[^/]+\.ts$|src\/(react|testing)\/|clock\.ts$/).flatMap(namesIn(declared)), // public types
   ]);
   if (!known.has("addEventListener")) throw new Error("the types of the platform are not where they were");
   const { mangleCache } = buildSync({

@@ -100,7 +100,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
           unabort();
           settle(value as never);
         };
-        const part = conn.join({ up: () => finish(resolve), end: (error) => finish(reject, error) });
+        const part = conn.attach({ up: () => finish(resolve), end: (error) => finish(reject, error) });
         const unabort = onAbort(signal, () => finish(reject, signal!.reason));
         conn.connect();
         if (conn.state === "connected") finish(resolve);

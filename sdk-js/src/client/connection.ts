@@ -27,7 +27,7 @@ export interface Connection {
   /** Why it is closed or has failed. */
   readonly failure: TidewireError | undefined;
   /** What it returns takes the part off again. */
-  join(part: Part): () => void;
+  attach(part: Part): () => void;
   /** Connects, where nothing has yet, or after it has failed. */
   connect(): void;
   /** Tries at once, unless the server said how long to wait; a link that there is may be dead. */
@@ -244,7 +244,7 @@ export function connection(options: ConnectionOptions): Connection {
     get failure() {
       return failure;
     },
-    join(part) {
+    attach(part) {
       parts.add(part);
       return () => void parts.delete(part);
     },

@@ -156,7 +156,7 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
     });
   }
 
-  connection.join({
+  connection.attach({
     up: flushSoon,
     down() {
       records = chars = 0;

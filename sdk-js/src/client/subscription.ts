@@ -1,7 +1,7 @@
 import { asError, errorOf, TidewireError } from "../error.js";
 import type { ServerFrame, SubscribeFrame, WireGap } from "../protocol/frames.js";
 import { toMessage, type WireMessage } from "../protocol/message.js";
-import { type Position, placeOf, positionText } from "../protocol/position.js";
+import { type Place, type Position, placeOf, positionText } from "../protocol/position.js";
 import type { Handler, Message, SubscribeOptions, Subscription, SubscriptionEvents } from "../types.js";
 import { onAbort } from "./abort.js";
 import { emitter } from "./emitter.js";
@@ -41,14 +41,13 @@ export function subscription(
   let position: Position | undefined; // after the last message handed out
   let items: Item[] = []; // received, and not handed out
   let owed = 0; // handed out since the server was last given credit for it
-  let remote: string | undefined; // the server's name of it
-  let asked = 0; // counts what was asked; an answer to an earlier one is stale
+  let question: Place | undefined; // asked last; an answer to an earlier one is stale
+  let answer: ServerFrame | undefined; // while the server knows it
   let watch: ((item: Item) => void) | undefined;
   let caughtUp = false;
   let paused = false;
   let closed = false;
   let failure: TidewireError | undefined; // to be thrown to who iterates
-  let recovered = false;
   let failures = 0;
   const pulls: Pull[] = [];
   const waiting: Array<() => void> = []; // for it to be ready, or closed
@@ -60,26 +59,25 @@ export function subscription(
 
   function start(): void {
     if (closed || !begin || connection.state !== "connected") return;
-    const mine = ++asked;
-    const question = frame();
-    connection.ask(question, (answer) => {
-      const { op, sub, cursor } = answer;
-      if (mine !== asked) return leave(sub);
-      if (op === "error") return refused(answer);
-      remote = sub;
-      connection.hear(sub!, receive);
+    const mine = frame();
+    question = mine;
+    connection.ask(mine, (told) => {
+      const { op, cursor, recovered } = told;
+      if (question !== mine) return leave(told);
+      if (op === "error") return refused(told);
+      answer = told;
+      connection.hear(answer.sub!, receive);
       if (cursor) position ??= { cursor, after: {} };
-      recovered = answer.recovered!;
       failures = 0;
-      if (question.cursor) events.emit("recovered", { recovered });
+      if (mine.cursor) events.emit("recovered", { recovered: recovered! });
       release();
-      if (question.from === "latest") catchUp();
+      if (mine.from === "latest") catchUp();
       else if (!keys) {
         // keys no poll can ask for
         watch = core.catchUp?.({
           frame,
-          caughtUp: () => mine === asked && catchUp(),
-          later: (fn) => mine === asked && timer.retry(0, failures++, undefined, fn),
+          caughtUp: () => question === mine && catchUp(),
+          later: (fn) => question === mine && timer.retry(0, failures++, undefined, fn),
         });
       }
     });
@@ -120,8 +118,8 @@ export function subscription(
       else {
         if (position) position.after[item.partition] = offset;
         pulls.shift()!.resolve({ done: false, value: toMessage(item) });
-        if (++owed * 2 >= credit && remote) {
-          connection.tell({ op: "credit", sub: remote, add: owed });
+        if (++owed * 2 >= credit && answer) {
+          connection.tell({ op: "credit", sub: answer.sub!, add: owed });
           owed = 0;
         }
       }
@@ -152,17 +150,16 @@ export function subscription(
     });
   }
 
-  function leave(sub = remote): void {
-    if (!sub) return;
+  function leave({ sub }: ServerFrame): void {
+    if (!sub) return; // it was refused
     connection.hear(sub);
     connection.ask({ op: "unsubscribe", sub });
   }
 
   /** Forgets what was not handed out: the server sends it again from the position. */
   function down(): void {
-    asked++;
     timer.clear();
-    remote = watch = undefined;
+    question = answer = watch = undefined;
     caughtUp = false;
     items = [];
     owed = 0;
@@ -175,7 +172,7 @@ export function subscription(
   function end(error?: TidewireError): void {
     if (closed) return;
     const unread = items;
-    leave();
+    if (answer) leave(answer);
     down();
     if (error)
       items = unread; // all that came before it
@@ -194,7 +191,7 @@ export function subscription(
     get state() {
       if (closed) return "closed";
       if (paused) return "paused";
-      return !remote ? "subscribing" : caughtUp ? "live" : "catching-up";
+      return !answer ? "subscribing" : caughtUp ? "live" : "catching-up";
     },
     get cursor() {
       return position ? positionText(position) : "";
@@ -202,7 +199,7 @@ export function subscription(
     ready: () =>
       new Promise((resolve, reject) => {
         const look = () => {
-          if (remote) resolve({ recovered });
+          if (answer) resolve({ recovered: answer.recovered! });
           else if (closed) reject(failure ?? new TidewireError("closed", "the subscription has ended"));
           else waiting.push(look);
         };
@@ -210,7 +207,7 @@ export function subscription(
       }),
     async seek(to) {
       begin = to;
-      leave();
+      if (answer) leave(answer);
       down();
       position = undefined;
       start();
@@ -250,7 +247,7 @@ export function subscription(
       await handler(value);
     }
   }
-  const part = connection.join({ up: start, down, end: (error) => end(error.code === "closed" ? undefined : error) });
+  const part = connection.attach({ up: start, down, end: (error) => end(error.code === "closed" ? undefined : error) });
   const unabort = onAbort(signal, face.unsubscribe);
   closers.add(face.unsubscribe);
   if (signal?.aborted) end();

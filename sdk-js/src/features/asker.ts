@@ -68,7 +68,7 @@ export function ask({ connection, clock }: Core, { frame, timeoutMs, signal }: I
       if (flying) cancel = clock.after(graceMs, over);
       else over();
     });
-    const part = connection.join({
+    const part = connection.attach({
       up: send,
       down() {
         doubt ||= flying;

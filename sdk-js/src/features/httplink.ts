@@ -1,6 +1,6 @@
 import type { Clock } from "../client/clock.js";
-import type { TidewireError } from "../error.js";
 import { refusedCode } from "../client/connection.js";
+import type { TidewireError } from "../error.js";
 import type { ClientFrame, ServerFrame, SubscribeFrame } from "../protocol/frames.js";
 import type { Layout } from "../protocol/layout.js";
 import type { WireMessage } from "../protocol/message.js";

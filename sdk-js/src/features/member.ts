@@ -229,7 +229,7 @@ export function joined(
   const hide = (e: Event) => {
     if (sub && !(e as PageTransitionEvent).persisted) connection.ask({ op: "leave", sub });
   };
-  const part = connection.join({
+  const part = connection.attach({
     up: join,
     down: forget,
     end: (error) => (error.code === "closed" ? end(error) : fail(error)),

@@ -1,6 +1,5 @@
 // The beginnings of codes, as short as they may be: docs/protocol.md has the whole list.
-const retryable =
-  /^(throttled|limit|not-enough|leader-un|no-resp|disk-|coord|draining|unknown-o|reply-|repart|network)/;
+const retryable = /^(throttled|limit|leader-|disk-|coord|draining|network|no-r|not-e|rep(ly|art)|unknown-o)/;
 const misplaced = /^(wrong-p|partition-)/;
 
 /** Refusals that the same call may get over. */
