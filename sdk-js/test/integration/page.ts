@@ -15,7 +15,7 @@ export const browserScript = (contents: string, globalName: string): string => {
   return `${outputFiles[0]!.text}; globalThis.${globalName} = ${globalName}; 0`;
 };
 
-export const browserSdk = (): string => browserScript('export * from "./src/index.js"', "tidewire");
+export const browserSdk = (): string => browserScript('export * from "tidewire"', "tidewire");
 
 /** What runs in a page: it reads everything, and publishes when told to. */
 export const visitor = `

@@ -7,8 +7,8 @@ import { browserScript } from "./page.js";
 const app = `
 import { createRoot } from "react-dom/client";
 import { StrictMode } from "react";
-import { createClient } from "./src/index.js";
-import { TidewireProvider, useConnection, usePublish, useSubscription } from "./src/react.js";
+import { createClient } from "tidewire";
+import { TidewireProvider, useConnection, usePublish, useSubscription } from "tidewire/react";
 
 function Orders() {
   const { messages, status } = useSubscription("orders", { from: "earliest", keep: 1000 });

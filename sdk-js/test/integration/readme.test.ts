@@ -35,12 +35,6 @@ for (const [, title, kind, code, output] of examples) {
       platform: "node",
       jsx: "automatic",
       external: ["react", "react-dom"],
-      alias: {
-        tidewire: "./src/index.ts",
-        "tidewire/full": "./src/full.ts",
-        "tidewire/react": "./src/react.ts",
-        "tidewire/testing": "./src/testing/index.ts",
-      },
     });
     const printed: string[] = [];
     t.mock.method(console, "log", (...args: unknown[]) => void printed.push(`${format(...args)}\n`));
