@@ -122,6 +122,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
     },
     [Symbol.asyncDispose]: () => client.close(),
   };
+  Object.assign(client, ...use.map((feature) => feature.install?.(core)));
   if (options.connect === "eager") conn.connect();
-  return Object.assign(client, ...use.map((feature) => feature.install?.(core)));
+  return client as never;
 }

@@ -262,8 +262,9 @@ export function connection(options: ConnectionOptions): Connection {
     tell(frame) {
       if (link && outgoing.push(frame) === 1) queueMicrotask(() => link?.send(outgoing.splice(0)));
     },
-    hear(sub, fn = nothing) {
-      hearers.set(sub, fn);
+    hear(sub, fn) {
+      if (fn) hearers.set(sub, fn);
+      else hearers.delete(sub);
     },
     close: () => happen({ type: "close" }, new TidewireError("closed", "the client is closed")),
   };

@@ -19,7 +19,7 @@ import { timers } from "./timers.js";
 
 /** A record, and who waits for it. */
 export interface Sending extends Outgoing {
-  settle(error?: TidewireError, published?: Published): void;
+  settle(error?: unknown, published?: Published): void;
   /** The last refusal that it may get over. */
   error?: TidewireError;
 }
@@ -37,16 +37,20 @@ interface Topic {
 const mostRecords = 1000;
 const mostChars = 4 << 20;
 
-/**
- * Sends records, each topic's by its layout and each partition's in order, until the log has
- * them. One that nobody waits for any more does not go, unless it may be kept already.
- */
-export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (topic: string, r: Sending) => void {
+export interface Outbox {
+  add(topic: string, r: Sending): void;
+  /** Some are not waited for any more: they do not go, unless they may be kept already. */
+  thin(): void;
+}
+
+/** Sends records, each topic's by its layout and each partition's in order, until the log has them. */
+export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Outbox {
   const topics = new Map<string, Topic>();
   const timer = timers(clock);
   let records = 0; // under way
   let chars = 0;
   let flushing = false;
+  let thinning = false;
 
   const wanted = (r: Sending) => waitedFor.has(r) || mayBeKept(r);
 
@@ -59,14 +63,17 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
   function flush(): void {
     flushing = false;
     for (const [topic, t] of topics) {
-      t.unrouted = t.unrouted.filter(wanted);
+      if (thinning) {
+        t.unrouted = t.unrouted.filter(wanted);
+        for (const lane of t.lanes.values()) lane.records = lane.records.filter(wanted);
+      }
       if (connection.state === "connected") send(topic, t);
     }
+    thinning = false;
   }
 
   function send(topic: string, t: Topic): void {
     const lanes = [...t.lanes.values()];
-    for (const lane of lanes) lane.records = lane.records.filter(wanted);
     if (!lanes.some((lane) => lane.misplaced)) route(topic, t);
     else if (!lanes.some((lane) => lane.rewinding || lane.records.some(mayBeKept))) {
       // The layout has changed, and all that was under way or in doubt is resolved: it is mapped anew.
@@ -141,7 +148,7 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
       if (!t.layout) {
         const error = errorOf(frame);
         if (error.retryable) return askAgain(t, error.retryAfterMs);
-        for (const r of t.unrouted) r.settle(error);
+        for (const r of t.unrouted.splice(0)) r.settle(error);
       }
       flushSoon();
     });
@@ -175,10 +182,15 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): (t
     },
   });
 
-  return (topic, r) => {
-    const t: Topic = topics.get(topic) ?? { failures: 0, unrouted: [], lanes: new Map(), turn: 0 };
-    topics.set(topic, t);
-    t.unrouted.push(r);
-    flushSoon();
+  return {
+    add(topic, r) {
+      const t: Topic = topics.get(topic) ?? { failures: 0, unrouted: [], lanes: new Map(), turn: 0 };
+      topics.set(topic, t);
+      t.unrouted.push(r);
+      flushSoon();
+    },
+    thin() {
+      thinning = true;
+    },
   };
 }

@@ -20,7 +20,7 @@ const defaultWaiting = 1000;
 export function publisher(core: Core, offline: ClientOptions["offline"]): Publisher {
   const { connection, clock } = core;
   const open = new Set<Sending>(); // whose callers wait
-  const send = outbox(core, open);
+  const out = outbox(core, open);
   let idle = () => {};
   let order = 0;
 
@@ -53,15 +53,19 @@ export function publisher(core: Core, offline: ClientOptions["offline"]): Publis
             if (!open.size) idle();
           },
         };
-        const unabort = onAbort(signal, () => r.settle(signal!.reason));
+        const unabort = onAbort(signal, () => giveUp(signal!.reason));
         const cancel = clock.after(timeoutMs, () => {
           const kept = mayBeKept(r);
           const late = new TidewireError(kept ? "unknown-outcome" : "timeout", `no answer within ${timeoutMs} ms`);
-          r.settle(kept ? late : (r.error ?? late));
+          giveUp(kept ? late : (r.error ?? late));
         });
+        const giveUp = (error: unknown) => {
+          r.settle(error);
+          out.thin();
+        };
         open.add(r);
         connection.connect();
-        send(topic, r);
+        out.add(topic, r);
       }),
     settled(fn) {
       idle = fn;

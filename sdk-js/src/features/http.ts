@@ -1,3 +1,4 @@
+import { onAbort } from "../client/abort.js";
 import { errorOf, type Problem, TidewireError } from "../error.js";
 import type { LinkOptions } from "../transport/transport.js";
 
@@ -19,41 +20,50 @@ const answerMs = 60_000;
 
 export function http(options: LinkOptions): Http {
   const { tokens, fetch, clock, signal: life } = options;
-
-  const once = async (path: string, { query, headers, signal = life, stream, ...init }: HttpCall) => {
+  const once = async (path: string, { method, query, headers, body, signal, stream }: HttpCall) => {
     const url = new URL(options.url + path);
     for (const [name, value] of Object.entries(query ?? {})) {
-      if (value !== undefined) url.searchParams.set(name, `${value}`);
+      if (value !== undefined) url.searchParams.set(name, String(value));
     }
     const token = await tokens.get();
-    const over = AbortSignal.any([life, signal]);
-    over.throwIfAborted();
-    const late = new AbortController();
-    const cancel = clock.after(answerMs, () => late.abort());
-    over.addEventListener("abort", cancel);
+    const authorization = token && { Authorization: `Bearer ${token}` };
+    const throwIfOver = () => {
+      signal?.throwIfAborted();
+      life.throwIfAborted();
+    };
+    throwIfOver();
+    const control = new AbortController();
+    const cancel = clock.after(answerMs, () => control.abort());
+    const stop = () => {
+      cancel();
+      control.abort();
+    };
+    const offs = [onAbort(signal, stop), onAbort(life, stop)];
+    const init = { method, body, signal: control.signal, cache: "no-store" } as const;
+    let done = false;
     try {
-      const answer = await fetch(url, {
-        ...init,
-        headers: { ...headers, ...(token && { Authorization: `Bearer ${token}` }) },
-        signal: AbortSignal.any([over, late.signal]),
-        cache: "no-store",
-      });
+      const answer = await fetch(url, { ...init, headers: { ...headers, ...authorization } });
+      done = !stream;
       return stream && answer.ok ? answer : new Response((await answer.text()) || null, answer);
-    } catch (cause) {
-      over.throwIfAborted();
-      throw new TidewireError("network", `${url.origin} cannot be reached`, { cause });
+    } catch (thrown) {
+      done = true;
+      throwIfOver();
+      throw new TidewireError("network", `${url.origin} cannot be reached`, { cause: thrown });
     } finally {
       cancel();
+      if (done) for (const off of offs) off();
     }
   };
   return async (path, call = {}) => {
     let answer = await once(path, call);
-    if (answer.status === 401 && tokens.spoil("unauthorized")) answer = await once(path, call);
+    if (answer.status === 401 && tokens.spoil("unauthorized")) {
+      answer = await once(path, call);
+    }
     if (answer.ok) return answer;
-    const { status, statusText, headers } = answer;
-    const problem: Problem = await answer.json().catch(() => ({ detail: statusText }));
+    const problem = (await answer.json().catch(() => ({ detail: answer.statusText }))) as Problem;
     // It counts whole seconds: a random part of one keeps those who were refused together from coming back so.
-    const seconds = headers.get("Retry-After");
-    throw errorOf({ status, ...problem }, seconds === null ? undefined : (Number(seconds) + clock.random()) * 1000);
+    const seconds = answer.headers.get("Retry-After");
+    const retryAfterMs = seconds === null ? undefined : (Number(seconds) + clock.random()) * 1000;
+    throw errorOf({ status: answer.status, ...problem }, retryAfterMs);
   };
 }

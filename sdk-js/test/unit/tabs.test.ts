@@ -66,6 +66,13 @@ test("two tabs have one connection, and each its own answers and messages", asyn
   assert.equal(connections(), 1);
 });
 
+test("tabs that connect at once share the connection too", async (t) => {
+  const { clock, open, connections } = stage(t);
+  const [a, b] = [open({ connect: "eager" }).client, open({ connect: "eager" }).client];
+  await clock.advance(100);
+  assert.deepEqual([a.state, b.state, connections()], ["connected", "connected", 1]);
+});
+
 test("the leading tab is gone: another goes on, nothing is missing or doubled", async (t) => {
   const { clock, server, orders, open, connections, publishMany, values } = stage(t);
   const [first, second, third] = [open(), open(), open()];
