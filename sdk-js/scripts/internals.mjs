@@ -21,7 +21,7 @@ const namesIn = (pattern) => (path) =>
   ].map(([, name]) => name);
 
 const member = /^ +(?:readonly |get |set )*(\w+)\??[:(<]/gm;
-const jsonMember = /"(\w+)":/g;
+const jsonWord = /"(\w+)"/g;
 const declared = /(\w+)\??\s*[:(<]/g;
 
 /** Names with a capital are those of headers and classes. */
@@ -30,7 +30,7 @@ const anyName = /^[a-z]/;
 function internalNames() {
   const known = new Set([
     ...filesIn("node_modules/@typescript", /\/lib\.[^/]*\.d\.ts$/).flatMap(namesIn(member)), // language and browser
-    ...filesIn("../e2e/conformance", /\.json$/).flatMap(namesIn(jsonMember)),
+    ...filesIn("../e2e/conformance", /\.json$/).flatMap(namesIn(jsonWord)),
     ...filesIn("src/protocol", /\.ts$/).flatMap(namesIn(declared)),
     ...filesIn("src", /src\/[^/]+\.ts$|src\/(react|testing)\/|clock\.ts$/).flatMap(namesIn(declared)), // public types
   ]);
