@@ -16,11 +16,12 @@ export function history(): Feature<"history"> {
     name: "history",
     install(core) {
       const call = http(core);
+      const untilEnd = (signal?: AbortSignal) => signal && AbortSignal.any([signal, core.signal]);
       core.catchUp = catchUp(call);
       return {
-        history(topic, opts) {
+        history(topic, opts = {}) {
           core.admit();
-          return pages(call, topic, opts) as AsyncIterable<Message<never>>;
+          return pages(call, topic, { ...opts, signal: untilEnd(opts.signal) }) as AsyncIterable<Message<never>>;
         },
       };
     },
@@ -28,7 +29,7 @@ export function history(): Feature<"history"> {
 }
 
 /** Reads the log to its end, page by page. */
-async function* pages(call: Http, topic: string, opts: HistoryOptions = {}): AsyncGenerator<Message> {
+async function* pages(call: Http, topic: string, opts: HistoryOptions): AsyncGenerator<Message> {
   const { from = "earliest", key, keyPrefix, partition, limit = Infinity, signal } = opts;
   let place = placeOf(from);
   for (let left = limit; left > 0; ) {

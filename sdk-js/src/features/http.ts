@@ -7,6 +7,7 @@ export interface HttpCall {
   query?: Record<string, string | number | undefined>;
   headers?: Record<string, string>;
   body?: string;
+  /** Its end, in place of that of the caller; a stream listens to it for as long as it is there. */
   signal?: AbortSignal;
   /** The answer is a stream: only its beginning is waited for. */
   stream?: boolean;
@@ -19,39 +20,34 @@ export type Http = (path: string, call?: HttpCall) => Promise<Response>;
 const answerMs = 60_000;
 
 export function http(options: LinkOptions): Http {
-  const { tokens, fetch, clock, signal: life } = options;
-  const once = async (path: string, { method, query, headers, body, signal, stream }: HttpCall) => {
+  const { tokens, fetch, clock } = options;
+  const once = async (path: string, { query, headers, signal = options.signal, stream, ...rest }: HttpCall) => {
     const url = new URL(options.url + path);
     for (const [name, value] of Object.entries(query ?? {})) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
     const token = await tokens.get();
     const authorization = token && { Authorization: `Bearer ${token}` };
-    const throwIfOver = () => {
-      signal?.throwIfAborted();
-      life.throwIfAborted();
-    };
-    throwIfOver();
+    signal.throwIfAborted();
     const control = new AbortController();
-    const cancel = clock.after(answerMs, () => control.abort());
     const stop = () => {
       cancel();
       control.abort();
     };
-    const offs = [onAbort(signal, stop), onAbort(life, stop)];
-    const init = { method, body, signal: control.signal, cache: "no-store" } as const;
-    let done = false;
+    const cancel = clock.after(answerMs, stop);
+    const unabort = onAbort(signal, stop);
+    const init = { ...rest, headers: { ...headers, ...authorization }, signal: control.signal, cache: "no-store" };
+    let reading = false;
     try {
-      const answer = await fetch(url, { ...init, headers: { ...headers, ...authorization } });
-      done = !stream;
-      return stream && answer.ok ? answer : new Response((await answer.text()) || null, answer);
-    } catch (thrown) {
-      done = true;
-      throwIfOver();
-      throw new TidewireError("network", `${url.origin} cannot be reached`, { cause: thrown });
+      const answer = await fetch(url, init as RequestInit);
+      reading = !!stream && answer.ok;
+      return reading ? answer : new Response((await answer.text()) || null, answer);
+    } catch (cause) {
+      signal.throwIfAborted();
+      throw new TidewireError("network", `${url.origin} cannot be reached`, { cause });
     } finally {
       cancel();
-      if (done) for (const off of offs) off();
+      if (!reading) unabort();
     }
   };
   return async (path, call = {}) => {

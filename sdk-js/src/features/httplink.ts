@@ -42,8 +42,8 @@ export type Read = (stream: Stream, http: Http, clock: Clock) => Promise<void>;
 /** A link whose ops are HTTP calls. */
 export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): Link {
   const { clock } = options;
-  const call = http(options);
   const life = new AbortController();
+  const call = http({ ...options, signal: life.signal });
   const streams = new Map<string, Running>();
   let lastSub = 0;
 
@@ -61,7 +61,7 @@ export function httpLink(options: LinkOptions, events: LinkEvents, read: Read): 
   /** Makes a call; its failure answers the frame, or ends the link. */
   async function ask(id: number, path: string, answer: (body: Response) => ServerFrame | Promise<ServerFrame>) {
     try {
-      emit({ ...(await answer(await call(path, { signal: life.signal }))), id });
+      emit({ ...(await answer(await call(path))), id });
     } catch (thrown) {
       refuse(thrown, (refusal) => emit({ ...refusal, id }), broken);
     }

@@ -29,7 +29,7 @@ export function linePublisher(
     const body = batch.map((frame) => `{${frame.body}}\n`).join("");
     let lines: string[];
     try {
-      const call = { method: "POST", query: { partition, acks }, headers, body, signal };
+      const call = { method: "POST", query: { partition, acks }, headers, body };
       lines = (await (await http(`/topics/${encodeURIComponent(topic)}`, call)).text()).trimEnd().split("\n");
     } catch (thrown) {
       return refuse(

@@ -31,30 +31,38 @@ async function read(stream: Stream, http: Http, clock: Clock): Promise<void> {
 
 /** Reads one answer to its end: the node ends it where its reader is slow. */
 async function readOnce(stream: Stream, http: Http, clock: Clock): Promise<void> {
+  stream.signal.throwIfAborted();
   const { after, ...place } = stream.place;
-  const answer = await http(`/topics/${encodeURIComponent(stream.topic)}/events`, {
-    query: { ...stream.filter, ...place, after: afterText(after) },
-    headers: { Accept: "text/event-stream" },
-    signal: stream.signal,
-    stream: true,
+  const control = new AbortController(); // of this answer: what listens to it goes with it
+  let cancel = () => {};
+  const unabort = onAbort(stream.signal, () => {
+    cancel(); // engines take their time to end the read
+    control.abort();
   });
-  const reader = answer.body!.getReader();
-  const parse = eventParser();
-  let silent = true;
-  for (;;) {
-    await stream.credited();
-    stream.signal.throwIfAborted();
-    const cancel = clock.after(silent ? firstMs : silenceMs, () => void reader.cancel());
-    const unabort = onAbort(stream.signal, cancel); // engines take their time to end the read
-    const { done, value } = await reader.read().finally(() => {
-      cancel();
-      unabort();
+  try {
+    const answer = await http(`/topics/${encodeURIComponent(stream.topic)}/events`, {
+      query: { ...stream.filter, ...place, after: afterText(after) },
+      headers: { Accept: "text/event-stream" },
+      signal: control.signal,
+      stream: true,
     });
-    if (done) break;
-    silent = false;
-    deliver(stream, parse(value), place.cursor !== undefined);
+    const reader = answer.body!.getReader();
+    const parse = eventParser();
+    let silent = true;
+    for (;;) {
+      await stream.credited();
+      stream.signal.throwIfAborted();
+      cancel = clock.after(silent ? firstMs : silenceMs, () => void reader.cancel());
+      const { done, value } = await reader.read().finally(cancel);
+      if (done) break;
+      silent = false;
+      deliver(stream, parse(value), place.cursor !== undefined);
+    }
+    if (silent) throw new TidewireError("network", "nothing came of the stream", { problem: { blocked: true } });
+  } finally {
+    unabort();
+    control.abort();
   }
-  if (silent) throw new TidewireError("network", "nothing came of the stream", { problem: { blocked: true } });
 }
 
 function deliver(stream: Stream, events: ServerEvent[], resumed: boolean): void {
