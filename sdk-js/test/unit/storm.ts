@@ -14,11 +14,16 @@ export interface Storm {
 
 const moment = ["throttled", "leader-unavailable", "not-enough-replicas", "limit-exceeded"];
 
-export function storm(clock: FakeClock, server: FakeServer, topic: FakeTopic): Storm {
+/** What alone goes wrong, so that nothing else hides what comes of it: a lost way begins everything anew. */
+export type Kind = "refusals" | "ways" | "both";
+
+export function storm(clock: FakeClock, server: FakeServer, topic: FakeTopic, kind: Kind): Storm {
   let raging = true;
   const lines = new Set<{ up: boolean; down: boolean }>();
   const kept = new Set<string>(); // by producer, partition and number
-  const luck = (chance: number) => raging && clock.random() < chance;
+  const luck = (chance: number) => raging && kind !== "refusals" && clock.random() < chance;
+  const refuses = (chance: number) =>
+    raging && kind !== "ways" && clock.random() < (kind === "both" ? chance : 5 * chance);
   const line = () => {
     const way = { up: true, down: true };
     lines.add(way);
@@ -42,16 +47,16 @@ export function storm(clock: FakeClock, server: FakeServer, topic: FakeTopic): S
     }
     if (op === "publish") {
       const name = `${frame.producer} ${frame.partition} ${frame.sequence}`;
-      if (luck(0.02) && !kept.has(name)) return no("wrong-partition");
-      if (luck(0.04)) return no(moment[Math.floor(clock.random() * moment.length)]!);
+      if (refuses(0.02) && !kept.has(name)) return no("wrong-partition");
+      if (refuses(0.04)) return no(moment[Math.floor(clock.random() * moment.length)]!);
       kept.add(name);
-      if (luck(0.02)) {
+      if (refuses(0.02)) {
         topic.append(frame);
         return no("unknown-outcome");
       }
     }
-    if ((op === "subscribe" || op === "metadata") && luck(0.1)) return no(moment[0]!);
-    if (op === "hello" && luck(0.1)) return no("throttled");
+    if ((op === "subscribe" || op === "metadata") && refuses(0.1)) return no(moment[0]!);
+    if (op === "hello" && refuses(0.1)) return no("throttled");
     return undefined;
   });
 
@@ -112,7 +117,7 @@ export function storm(clock: FakeClock, server: FakeServer, topic: FakeTopic): S
     const way = line();
     if (luck(0.03)) throw new TypeError("fetch failed");
     if (luck(0.02)) return never(init?.signal);
-    if (luck(0.04)) {
+    if (refuses(0.04)) {
       const headers: Record<string, string> = clock.random() < 0.5 ? { "Retry-After": "1" } : {};
       return new Response(JSON.stringify({ code: "throttled", status: 429 }), { status: 429, headers });
     }
