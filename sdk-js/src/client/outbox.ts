@@ -8,6 +8,7 @@ import {
   refused,
   rewind,
   take,
+  unmapped,
 } from "../core/lane.js";
 import { errorOf, TidewireError } from "../error.js";
 import type { ServerFrame } from "../protocol/frames.js";
@@ -74,15 +75,14 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Ou
 
   function send(topic: string, t: Topic): void {
     const lanes = [...t.lanes.values()];
-    if (!lanes.some((lane) => lane.misplaced)) route(topic, t);
-    else if (!lanes.some((lane) => lane.rewinding || lane.records.some(mayBeKept))) {
-      // The layout has changed, and all that was under way or in doubt is resolved: it is mapped anew.
-      t.unrouted.push(...lanes.flatMap((lane) => lane.records));
-      t.unrouted.sort((a, b) => a.order - b.order);
+    const stale = lanes.some((lane) => lane.stale);
+    const again = stale && unmapped(lanes);
+    if (again) {
+      t.unrouted = [...again, ...t.unrouted].sort((a, b) => a.order - b.order);
       t.lanes.clear();
       t.layout = undefined;
-      route(topic, t);
     }
+    if (again || !stale) route(topic, t);
     for (const lane of t.lanes.values()) {
       const { partition, producer } = lane;
       for (const r of take(lane, mostRecords - records, mostChars - chars)) {
@@ -109,9 +109,9 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Ou
     }
     if (!lane.rewinding) flushSoon();
     else if (!isFlying(lane)) {
-      // Numbers that do not fit are mended at once, the first time.
-      timer.retry(lane, lane.failures, lane.unfit && !lane.failures ? 0 : error?.retryAfterMs, () => {
-        forget(rewind(lane, uuidv7(clock.now())));
+      // What is stale is mended at once, the first time.
+      timer.retry(lane, lane.failures, lane.retryAfterMs ?? (lane.stale && !lane.failures ? 0 : undefined), () => {
+        forget(rewind(lane));
         flushSoon();
       });
     }

@@ -1,5 +1,5 @@
 import type { TidewireError } from "../error.js";
-import { isMisplaced } from "../protocol/codes.js";
+import { isStale } from "../protocol/codes.js";
 import type { Acks } from "../types.js";
 
 /** A record that is being published. */
@@ -20,24 +20,25 @@ export interface Outgoing {
  * be kept. Sequence numbers are given when a record is first sent, and a record
  * keeps its number until it is resolved. After a refusal of the moment nothing is
  * sent until all answers have come; then what is left goes again, in order, with
- * the same numbers. Where the server expects other numbers, everything that is left
- * is known not to be kept, and goes as a new producer's.
+ * the same numbers. Where the server expects other numbers, or has the partition
+ * elsewhere, only what may be kept is asked for still; what is left then is known
+ * not to be kept, and begins anew in other lanes.
  */
 export interface Lane<R extends Outgoing = Outgoing> {
   readonly partition: number;
-  producer: string;
+  readonly producer: string;
   next: number;
   records: R[];
   /** Rewinds in a row. */
   failures: number;
-  /** Nothing new goes until all answers are there. */
+  /** Nothing new goes until all answers are there, */
   rewinding?: boolean;
-  /** The numbers do not fit: a new producer has to begin. */
-  unfit?: boolean;
-  /** And that because the server has forgotten the producer: what may be kept it cannot tell. */
+  /** and for so long after, as one of them said. */
+  retryAfterMs?: number;
+  /** Its partition or its numbers are no good any more. */
+  stale?: boolean;
+  /** The server does not know the producer any more: of what may be kept it cannot tell. */
   forgotten?: boolean;
-  /** The partition is not, or no longer, that of its records. */
-  misplaced?: boolean;
 }
 
 export const newLane = <R extends Outgoing>(partition: number, producer: string): Lane<R> => ({
@@ -60,7 +61,7 @@ export function take<R extends Outgoing>(lane: Lane<R>, room: number, chars: num
   let sequenced = false; // something with a number is under way
   for (const r of lane.records) {
     if (taken.length >= room || chars <= 0) break;
-    if (!r.flying && (!lane.misplaced || r.doubt)) {
+    if (!r.flying && (!lane.stale || r.doubt)) {
       // A record without a number must not overtake one that may have to go again.
       if (r.acks === "none" && sequenced) break;
       if (r.acks !== "none") r.sequence ??= lane.next++;
@@ -74,21 +75,18 @@ export function take<R extends Outgoing>(lane: Lane<R>, room: number, chars: num
 }
 
 /** What a refusal means for its record: it is out, or it goes again. */
-export function refused(lane: Lane, r: Outgoing, { code, retryable }: TidewireError): "out" | "again" {
-  const early = code === "out-of-order-sequence";
+export function refused(lane: Lane, r: Outgoing, { code, retryable, retryAfterMs }: TidewireError): "out" | "again" {
   r.flying = false;
   if (r.acks === "none") return "out";
-  if (early || code === "unknown-producer") {
-    lane.unfit = true;
+  if (isStale(code)) {
+    lane.stale = true;
     // A producer of whom nothing is kept is not known either.
-    lane.forgotten = !early && lane.records[0]!.sequence !== 0;
-    r.doubt &&= lane.forgotten; // else its number is still to come
-  } else if (isMisplaced(code)) {
-    lane.misplaced = true;
-    r.doubt = false;
+    lane.forgotten ||= code === "unknown-producer" && lane.records[0]!.sequence !== 0;
+    r.doubt &&= lane.forgotten; // else it is not kept, for its number is still to come
   } else if (retryable) r.doubt ||= code === "unknown-outcome";
   else return "out";
   lane.rewinding = true;
+  lane.retryAfterMs = retryAfterMs ?? lane.retryAfterMs;
   return "again";
 }
 
@@ -96,35 +94,34 @@ export function refused(lane: Lane, r: Outgoing, { code, retryable }: TidewireEr
  * Begins again once nothing flies. What it returns cannot be told apart from
  * something kept, since its producer is forgotten: its outcome stays unknown.
  */
-export function rewind<R extends Outgoing>(lane: Lane<R>, producer: string): R[] {
-  const lost = lane.forgotten ? takeOut(lane, (r) => r.doubt) : [];
-  if (lane.unfit && !lane.records.some((r) => r.doubt)) {
-    for (const r of lane.records) r.sequence = undefined;
-    lane.producer = producer;
-    lane.next = 0;
-  }
-  again(lane);
+export function rewind<R extends Outgoing>(lane: Lane<R>): R[] {
   lane.failures++;
-  return lost;
+  return again(lane, (r) => lane.forgotten && r.doubt);
 }
 
 /** The link is gone, and with it all answers. What it returns cannot go again. */
 export function interrupted<R extends Outgoing>(lane: Lane<R>): R[] {
-  const lost = takeOut(lane, (r) => r.flying && r.acks === "none");
+  const lost = again(lane, (r) => r.flying && r.acks === "none");
   for (const r of lane.records) {
     r.doubt ||= r.flying;
     r.flying = false;
   }
-  again(lane);
   return lost;
 }
 
-function takeOut<R extends Outgoing>(lane: Lane<R>, which: (r: R) => boolean | undefined): R[] {
-  const out = lane.records.filter(which);
-  lane.records = lane.records.filter((r) => !which(r));
-  return out;
+/** Begins again, without those records that it returns. */
+function again<R extends Outgoing>(lane: Lane<R>, isLost: (r: R) => boolean | undefined): R[] {
+  const lost = lane.records.filter(isLost);
+  lane.records = lane.records.filter((r) => !lost.includes(r));
+  lane.rewinding = lane.forgotten = false;
+  lane.retryAfterMs = undefined;
+  return lost;
 }
 
-function again(lane: Lane): void {
-  lane.rewinding = lane.unfit = lane.forgotten = false;
+/** All records of a topic, to be mapped anew: where a lane is stale, and nothing is under way or in doubt any more. */
+export function unmapped<R extends Outgoing>(lanes: Lane<R>[]): R[] | undefined {
+  if (lanes.some((lane) => lane.rewinding || lane.records.some(mayBeKept))) return undefined;
+  const records = lanes.flatMap((lane) => lane.records);
+  for (const r of records) r.sequence = undefined;
+  return records;
 }

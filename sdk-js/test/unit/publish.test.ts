@@ -159,6 +159,22 @@ test("a layout that has changed is asked for again", async (t) => {
   assert.equal(server.received.filter((f) => f.op === "metadata").length, 2);
 });
 
+test("what is mapped anew has numbers of its own, beside what comes meanwhile", async (t) => {
+  const { clock, server, client } = stage(t);
+  const orders = server.topic("orders");
+  const first = (frame: { value?: unknown }) => frame.value === 1;
+  let refused = 0;
+  server.script((frame) =>
+    frame.op === "publish" && first(frame) && refused++ < 1 ? error(frame.id, "partition-sealed") : undefined,
+  );
+  const early = watch(client.publish("orders", 1));
+  await clock.advance(5);
+  const late = watch(client.publish("orders", 2));
+  await clock.advance(1000);
+  assert.deepEqual(values(orders.records), [1, 2]);
+  assert.deepEqual([early.value?.duplicate, late.value?.duplicate], [false, false]);
+});
+
 test("a publish that nobody answers ends as unknown, one that never left as timeout", async (t) => {
   const { clock, server, client } = stage(t);
   server.topic("orders");
