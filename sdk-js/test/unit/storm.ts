@@ -23,7 +23,7 @@ export function storm(clock: FakeClock, server: FakeServer, topic: FakeTopic, ki
   const kept = new Set<string>(); // by producer, partition and number
   const luck = (chance: number) => raging && kind !== "refusals" && clock.random() < chance;
   const refuses = (chance: number) =>
-    raging && kind !== "ways" && clock.random() < (kind === "both" ? chance : 5 * chance);
+    raging && kind !== "ways" && clock.random() < (kind === "both" ? chance : Math.min(10 * chance, 0.6));
   const line = () => {
     const way = { up: true, down: true };
     lines.add(way);
