@@ -49,7 +49,6 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   const core: Core = Object.assign(link, {
     connection: conn,
     cursors: options.cursors,
-    closers: new Set<never>(),
     admit,
   });
   const sending = publisher(core, options.offline);
@@ -72,7 +71,7 @@ export function createClient<T extends TopicMap = TopicMap, N extends FeatureNam
   }
 
   async function close(drainMs: number): Promise<void> {
-    await Promise.all([...core.closers].map((end) => end()));
+    await conn.finish();
     await new Promise<void>((resolve) => {
       const cancel = clock.after(drainMs, resolve);
       sending.settled(() => {

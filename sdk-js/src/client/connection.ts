@@ -16,6 +16,8 @@ export interface Part {
   down?(): void;
   /** There will be no further link. */
   end(error: TidewireError): void;
+  /** Comes to its end in good order, before the client does. */
+  finish?(): Promise<unknown>;
 }
 
 type Unnumbered<F> = F extends { id: number } ? Omit<F, "id"> : never;
@@ -37,6 +39,8 @@ export interface Connection {
   tell(frame: ClientFrame): void;
   /** Takes the frames of what the server calls so, as long as this link lasts; without `fn` nobody does. */
   hear(sub: string, fn?: (frame: ServerFrame) => void): void;
+  /** Resolves once all that is attached has come to its end. */
+  finish(): Promise<unknown>;
   close(): void;
 }
 
@@ -266,6 +270,7 @@ export function connection(options: ConnectionOptions): Connection {
       if (fn) hearers.set(sub, fn);
       else hearers.delete(sub);
     },
+    finish: () => Promise.all([...parts].map((part) => part.finish?.())),
     close: () => happen({ type: "close" }, new TidewireError("closed", "the client is closed")),
   };
   return self;

@@ -14,8 +14,6 @@ export interface Core extends LinkOptions {
   /** Throws once the client is closed, or has failed. */
   admit(): void;
   catchUp?: CatchUp;
-  /** What comes to its end before the client does. */
-  readonly closers: Set<() => Promise<unknown>>;
 }
 
 /** The methods that features add to a client, by the feature's name. */

@@ -33,7 +33,7 @@ export function subscription(
   { from, name, key, keys, keyPrefix, partition, credit = defaultCredit, signal }: SubscribeOptions,
   handler?: Handler<unknown>,
 ): Subscription {
-  const { connection, closers } = core;
+  const { connection } = core;
   const events = emitter<SubscriptionEvents>();
   const kept = cursorKeeper(core, name, (thrown) => events.emit("error", asError(thrown, "handler")));
   const timer = timers(core.clock); // the next try, or check
@@ -151,14 +151,13 @@ export function subscription(
   }
 
   function leave({ sub }: ServerFrame): void {
-    if (!sub) return; // it was refused
-    connection.hear(sub);
-    connection.ask({ op: "unsubscribe", sub });
+    if (sub) connection.ask({ op: "unsubscribe", sub }); // else it was refused
   }
 
   /** Forgets what was not handed out: the server sends it again from the position. */
   function down(): void {
     timer.clear();
+    if (answer) connection.hear(answer.sub!);
     question = answer = watch = undefined;
     caughtUp = false;
     items = [];
@@ -181,7 +180,6 @@ export function subscription(
     failure = error;
     unabort();
     part();
-    closers.delete(face.unsubscribe);
     release();
     if (error) events.emit("error", error);
     pump();
@@ -247,9 +245,13 @@ export function subscription(
       await handler(value);
     }
   }
-  const part = connection.attach({ up: start, down, end: (error) => end(error.code === "closed" ? undefined : error) });
+  const part = connection.attach({
+    up: start,
+    down,
+    end: (error) => end(error.code === "closed" ? undefined : error),
+    finish: face.unsubscribe,
+  });
   const unabort = onAbort(signal, face.unsubscribe);
-  closers.add(face.unsubscribe);
   if (signal?.aborted) end();
   else run().catch((thrown) => end(asError(thrown, "handler"))); // what ended it already is heard of there
   return face;

@@ -15,7 +15,7 @@ const defaultDrainMs = 10_000;
 
 /** Joins a group and works for it, through lost connections, until it is stopped. */
 export function joined(
-  { connection, clock, closers }: Core,
+  { connection, clock }: Core,
   group: string,
   topic: string,
   handler: (item: WorkItem<never>, wire: WireMessage) => unknown,
@@ -189,7 +189,6 @@ export function joined(
       drop(item);
     }
     part();
-    closers.delete(stop);
     unabort();
     globalThis.removeEventListener?.("pagehide", hide);
   }
@@ -233,8 +232,8 @@ export function joined(
     up: join,
     down: forget,
     end: (error) => (error.code === "closed" ? end(error) : fail(error)),
+    finish: () => stop(),
   });
-  closers.add(stop);
   const unabort = onAbort(signal, () => void stop());
   globalThis.addEventListener?.("pagehide", hide);
   if (signal?.aborted) void stop();
