@@ -28,7 +28,7 @@ export interface Sending extends Outgoing {
 interface Topic {
   layout?: Layout;
   asked?: boolean; // for its layout
-  failures: number; // of that, in a row
+  failures: number; // of that, or of its lanes, in a row
   unrouted: Sending[]; // no lane is known for them yet
   lanes: Map<number, Lane<Sending>>;
   turn: number; // of records without a key
@@ -79,6 +79,7 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Ou
     const again = stale && unmapped(lanes);
     if (again) {
       t.unrouted = [...again, ...t.unrouted].sort((a, b) => a.order - b.order);
+      t.failures = Math.max(...lanes.map((lane) => lane.failures)); // those that come now go on with it
       t.lanes.clear();
       t.layout = undefined;
     }
@@ -90,19 +91,19 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Ou
         const place = { topic, partition, producer: sequence === undefined ? undefined : producer, sequence };
         records++;
         chars += body.length;
-        connection.ask({ op: "publish", ...place, acks, body }, (frame) => answered(lane, r, frame));
+        connection.ask({ op: "publish", ...place, acks, body }, (frame) => answered(t, lane, r, frame));
       }
     }
   }
 
-  function answered(lane: Lane<Sending>, r: Sending, frame: ServerFrame): void {
+  function answered(t: Topic, lane: Lane<Sending>, r: Sending, frame: ServerFrame): void {
     const error = frame.op === "error" ? errorOf(frame) : undefined;
     records--;
     chars -= r.body.length;
     if (error && refused(lane, r, error) === "again") r.error = error;
     else {
       const { op, id, ...published } = frame;
-      if (!error) lane.failures = 0;
+      if (!error) t.failures = lane.failures = 0;
       r.flying = r.doubt = false;
       lane.records.splice(lane.records.indexOf(r), 1);
       r.settle(error, { duplicate: false, ...published } as Published);
@@ -131,7 +132,7 @@ export function outbox({ connection, clock }: Core, waitedFor: Set<Sending>): Ou
     t.unrouted = unrouted.filter((r) => {
       const partition = r.hash === undefined ? open[t.turn++ % open.length]?.id : partitionOf(layout, r.hash);
       if (partition === undefined) return true; // its range is just being moved
-      const lane = lanes.get(partition) ?? newLane(partition, uuidv7(clock.now()));
+      const lane = lanes.get(partition) ?? newLane(partition, uuidv7(clock.now()), t.failures);
       lanes.set(partition, lane);
       lane.records.push(r);
       return false;

@@ -41,12 +41,12 @@ export interface Lane<R extends Outgoing = Outgoing> {
   forgotten?: boolean;
 }
 
-export const newLane = <R extends Outgoing>(partition: number, producer: string): Lane<R> => ({
+export const newLane = <R extends Outgoing>(partition: number, producer: string, failures = 0): Lane<R> => ({
   partition,
   producer,
   next: 0,
   records: [],
-  failures: 0,
+  failures,
 });
 
 /** Whether the log may have it. */

@@ -159,6 +159,22 @@ test("a layout that has changed is asked for again", async (t) => {
   assert.equal(server.received.filter((f) => f.op === "metadata").length, 2);
 });
 
+test("a layout that goes on not to fit is asked for at a pace", async (t) => {
+  const { clock, server, client } = stage(t);
+  server.topic("orders", 2);
+  let refused = 0;
+  server.script((frame) =>
+    frame.op === "publish" && frame.partition === 1 && ++refused ? error(frame.id, "wrong-partition") : undefined,
+  );
+  const misplaced = watch(client.publish("orders", 1, { key: "a" }));
+  const others = ["a", "b", "c", "d", "e", "f"].map((key) => watch(client.publish("orders", 1, { key })));
+  await clock.advance(60_000);
+  assert.ok(refused > 1 && refused < 300, `${refused} times in a minute`);
+  server.script();
+  await clock.advance(10_000);
+  assert.ok([misplaced, ...others].every((p) => p.value));
+});
+
 test("what is mapped anew has numbers of its own, beside what comes meanwhile", async (t) => {
   const { clock, server, client } = stage(t);
   const orders = server.topic("orders");
