@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"tidewire/internal/ident"
 	"tidewire/internal/parts"
@@ -31,7 +32,9 @@ func (m *Machine) Snapshot() []byte {
 	if m.Empty() {
 		return nil
 	}
-	b := []byte{snapshotVersion}
+	held := m.keys.order[m.keys.start:]
+	b := make([]byte, 0, 32+40*len(m.producers.byID)+16*m.producers.runs+48*len(held))
+	b = append(b, snapshotVersion)
 	b = binary.AppendVarint(b, m.timestamp)
 	b = binary.AppendUvarint(b, uint64(len(m.producers.byID)))
 	for _, l := range []*list.List{m.producers.own, m.producers.age} {
@@ -39,7 +42,6 @@ func (m *Machine) Snapshot() []byte {
 			b = appendProducer(b, e.Value.(*producer))
 		}
 	}
-	held := m.keys.order[m.keys.start:]
 	b = binary.AppendUvarint(b, uint64(len(held)))
 	for _, k := range held {
 		b = append(b, k.digest[:]...)
@@ -104,7 +106,9 @@ func (m *Machine) restoreProducer(d *parts.Reader) {
 	p := &producer{}
 	copy(p.id[:], d.Take(16))
 	p.next, p.last = int64(d.Uvarint()), d.Varint()
-	for n := d.Count(5); n > 0 && !d.Bad(); n-- {
+	n := d.Count(5)
+	p.runs = slices.Grow(p.runs, n)
+	for ; n > 0 && !d.Bad(); n-- {
 		r := run{sequence: int64(d.Uvarint()), offset: ident.Offset(d.Uvarint()), count: int64(d.Uvarint()), timestamp: d.Varint()}
 		r.void = d.Byte() == 1
 		if r.sequence < 0 || r.offset < 0 || r.count < 1 || r.count > 1<<53 {

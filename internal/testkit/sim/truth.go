@@ -27,9 +27,10 @@ type truth struct {
 	moved     time.Duration   // when the leader changed last
 	taken     int             // takeovers
 	machine   *partition.Machine
-	folded    int  // batches that it knows
-	grown     int  // how often a leader that is cut off for good made the ISR larger
-	opens     bool // an unclean election began it, and its leader has compared its log with nobody's
+	folded    int    // batches that it knows
+	snapshot  []byte // of it
+	grown     int    // how often a leader that is cut off for good made the ISR larger
+	opens     bool   // an unclean election began it, and its leader has compared its log with nobody's
 }
 
 // epochHW is how far a leader epoch brought the high watermark.
@@ -145,26 +146,33 @@ func foldRules() partition.Rules {
 }
 
 // fold is what everything says of producers that was ever committed, and what a log has
-// behind that; nil where the log lacks some of it.
-func (t *truth) fold(s *stored) (*partition.Machine, error) {
+// behind that, as a snapshot; not known where the log lacks some of it.
+func (t *truth) fold(s *stored) (snapshot []byte, known bool, err error) {
 	if t.holds(s) < len(t.batches) || t.end().Before(s.start) {
-		return nil, nil
+		return nil, false, nil
 	}
-	for ; t.folded < len(t.batches); t.folded++ {
-		if err := t.machine.Fold(t.batches[t.folded].batch, foldRules()); err != nil {
-			return nil, err
+	if t.folded < len(t.batches) {
+		for ; t.folded < len(t.batches); t.folded++ {
+			if err := t.machine.Fold(t.batches[t.folded].batch, foldRules()); err != nil {
+				return nil, false, err
+			}
 		}
+		t.snapshot = t.machine.Snapshot()
 	}
-	m, err := partition.Restore(t.machine.Snapshot(), t.machine.End())
+	behind := s.kept[len(t.batches)-s.first:]
+	if len(behind) == 0 {
+		return t.snapshot, true, nil
+	}
+	m, err := partition.Restore(t.snapshot, t.machine.End())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for i := len(t.batches) - s.first; i < len(s.kept); i++ {
-		if err := m.Fold(s.kept[i].batch, foldRules()); err != nil {
-			return nil, err
+	for i := range behind {
+		if err := m.Fold(behind[i].batch, foldRules()); err != nil {
+			return nil, false, err
 		}
 	}
-	return m, nil
+	return m.Snapshot(), true, nil
 }
 
 // refuse notes that a producer was told that its record is not kept, and gave it up.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -84,12 +83,12 @@ func (w *World) in(p *process, d time.Duration, do func()) {
 func (w *World) push(e event) {
 	w.count++
 	e.n = w.count
-	heap.Push(&w.queue, e)
+	w.queue.push(e)
 }
 
 // run takes steps until the time has come, nothing is left or something broke.
 func (w *World) run(until time.Duration) {
-	for len(w.queue) > 0 && w.failure == nil && w.queue[0].at <= until {
+	for w.queue.len() > 0 && w.failure == nil && w.queue.next() <= until {
 		w.step()
 	}
 	if w.failure == nil && w.now < until {
@@ -102,13 +101,13 @@ func (w *World) run(until time.Duration) {
 func (w *World) while(holds func() bool) {
 	w.depth++
 	defer func() { w.depth-- }()
-	for w.failure == nil && len(w.queue) > 0 && holds() {
+	for w.failure == nil && w.queue.len() > 0 && holds() {
 		w.step()
 	}
 }
 
 func (w *World) step() {
-	e := heap.Pop(&w.queue).(event)
+	e := w.queue.pop()
 	w.now = max(w.now, e.at)
 	if p := e.in; p != nil {
 		switch {
@@ -155,24 +154,4 @@ func (w *World) chance(p float64) bool { return w.rng.Float64() < p }
 // between draws a duration.
 func (w *World) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)+1))
-}
-
-// events is a heap, by time and then by the order in which they were queued.
-type events []event
-
-func (q events) Len() int { return len(q) }
-func (q events) Less(i, j int) bool {
-	if q[i].at != q[j].at {
-		return q[i].at < q[j].at
-	}
-	return q[i].n < q[j].n
-}
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *events) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = event{}
-	*q = (*q)[:last]
-	return e
 }
