@@ -226,6 +226,9 @@ func (c *call) extend(o ident.Offset) error {
 		e.until = until
 		m.timers.moved(&m.window, s)
 	}
+	// It has the record, and counts on this lease whatever comes of the answer with it.
+	m.letGo(e)
+	e.serial = spokenOf
 	c.extended = append(c.extended, rpc.Extended{Offset: o, Left: e.until - m.now})
 	return nil
 }

@@ -13,7 +13,7 @@ func (m *Machine) Undo(by cluster.MemberLife, offsets []ident.Offset) {
 			continue
 		}
 		e := m.window.at(s)
-		if e.state != leased || e.hand.member != by.Member || e.hand.epoch != by.Epoch {
+		if e.state != leased || e.hand.member != by.Member || e.hand.epoch != by.Epoch || e.serial == spokenOf {
 			continue
 		}
 		m.undo(s)

@@ -24,6 +24,9 @@ type slot int32
 
 const none slot = -1
 
+// spokenOf is in the place of the answer where the member has spoken of the lease since.
+const spokenOf = math.MaxUint64
+
 // entry is a record that is not done.
 type entry struct {
 	offset ident.Offset
@@ -33,7 +36,7 @@ type entry struct {
 	letter *letter       // dying
 	token  Token         // who waits for it to be done; 0: nobody
 	stamp  int64         // of the record: ms since 1970; 0: not read yet
-	serial uint64        // leased: in which answer; 0: in one that passes for heard
+	serial uint64        // leased: in which answer; 0: in one that passes for heard; or spokenOf
 	hash   uint32
 	given  int32 // leases given that count
 	place  int32 // in the heap of its state; -1: in none
