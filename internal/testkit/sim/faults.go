@@ -506,8 +506,17 @@ func (w *World) maySpare(b *broker) bool {
 		if well < min(2, w.set.Replicas-1) || well == 0 {
 			return false
 		}
+		if w.set.Replicas == 2 && !slices.ContainsFunc(electable, func(n ident.NodeID) bool { return n != b.id && w.reaches(w.brokerOf(n)) }) {
+			return false // the only other one is about to be taken for dead
+		}
 	}
 	return true
+}
+
+// reaches says whether a broker can talk with coordinators who lead.
+func (w *World) reaches(b *broker) bool {
+	m := w.council.leader
+	return m != nil && w.council.quorum(m) && (m.p == b.p || w.net.joined(m.p.machine, b.p.machine))
 }
 
 // asks says whether a leader may have asked for another ISR.

@@ -254,8 +254,10 @@ func (t *team) has(by *worker, part int, o ident.Offset) bool {
 	return slices.ContainsFunc(t.ledgers[part].grips[o], func(g grip) bool { return g.worker == by && g.holds(t.w.now) })
 }
 
-// extends is a worker who has a record for longer, as its leader says.
+// extends is a worker who has a record for longer, as its leader says: it had come to it, be it
+// by an earlier lease, even of before a reset.
 func (t *team) extends(by *worker, part int, o ident.Offset) {
+	t.ledgers[part].delivered[o] = true
 	for i := range t.ledgers[part].grips[o] {
 		if g := &t.ledgers[part].grips[o][i]; g.worker == by {
 			g.until = max(g.until, t.w.now+t.w.set.GroupLease)
