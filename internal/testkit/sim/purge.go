@@ -86,11 +86,11 @@ func (w *World) purge(ref ident.Partition, b rpc.Bounds) {
 // election, and notes what is.
 func (w *World) purgeDecided(was, now *cluster.Topic, change *cluster.Change, answer *cluster.Answer) {
 	if c := change.Clamp; c != nil && answer.Refusal == nil {
-		for i, of := range c.Of {
-			if of.Partition.Topic != now.ID || was.Partitions[of.Partition.Index].Unclamped == 0 {
-				continue // it came again, and what was purged meanwhile is of what there is now
+		for _, of := range c.Of {
+			if of.Partition.Topic != now.ID || was.Partitions[of.Partition.Index].Unclamped == 0 || now.Partitions[of.Partition.Index].Unclamped != 0 {
+				continue // not taken, or it came again: what was purged meanwhile is of what there is now
 			}
-			if at := now.Partitions[of.Partition.Index].Purged; answer.Taken[i] && at > of.End {
+			if at := now.Partitions[of.Partition.Index].Purged; at > of.End {
 				w.fail("purges-end-with-the-log", "partition %d ended at %d, and stays purged below %d: %s", of.Partition.Index, of.End, at, w.describe(int(of.Partition.Index)))
 			}
 		}

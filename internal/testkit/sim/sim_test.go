@@ -95,6 +95,7 @@ func TestSeedsThatTheWorldWasWrongAbout(t *testing.T) {
 		46300: "an epoch that was not noted on the disk yet was told the coordinator",
 		49422: "the activation of the life before made a lost folder good",
 		72981: "a clamp came again, after a purge of what had come since",
+		79114: "a leader whose log's start had moved died before what it leased had come",
 		74318: "the only other replica was well, and cut off from the coordinators",
 	} {
 		if r := Run(seed); r.Failure != nil {

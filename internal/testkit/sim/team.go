@@ -27,6 +27,7 @@ type team struct {
 type ledger struct {
 	reset     uint64
 	floor     ident.Offset
+	start     ident.Offset            // of the partition, as far up as a leader that leased had it
 	done      map[ident.Offset]string // by whose acknowledgement
 	dead      map[ident.Offset]bool
 	settled   map[ident.Offset]bool // the member was told that it is done
@@ -48,7 +49,7 @@ type grip struct {
 }
 
 func (l *ledger) begin(reset uint64) {
-	l.reset = reset
+	l.reset, l.start = reset, 0
 	l.done, l.dead, l.settled = map[ident.Offset]string{}, map[ident.Offset]bool{}, map[ident.Offset]bool{}
 	l.leased, l.came = map[ident.Offset]bool{}, map[ident.Offset]bool{}
 	l.delivered, l.grips = map[ident.Offset]bool{}, map[ident.Offset][]grip{}
@@ -181,6 +182,9 @@ func (t *team) leased(u *unit, by *worker, o ident.Offset, delivery int, until t
 	}
 	w.note(u.b.name(), "leases offset %d of partition %d to %s for the %d. time, until %s", o, u.part, by.name, delivery, until)
 	l.leased[o] = true
+	if bounds, err := u.b.replicas[u.part].replica.Bounds(); err == nil {
+		l.start = max(l.start, bounds.Start)
+	}
 	grips()
 	return false
 }
@@ -208,7 +212,7 @@ func (t *team) inOrder(by *worker, part int, o ident.Offset) {
 		return
 	}
 	p := t.progress(part)
-	for e := max(p.Start, p.Floor); e < o; e++ {
+	for e := max(p.Start, p.Floor, l.start); e < o; e++ { // what lies below was over, though only a leader knew that has died
 		if keyOf(e) != keyOf(o) || l.delivered[e] || within(p.Dead, e) || doneWith(p, e) || t.over(part, e) {
 			continue
 		}
