@@ -218,7 +218,7 @@ func (p *planted) search(t *testing.T) (seed uint64, invariant string, err error
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
 		return 0, "", fmt.Errorf("build: %w\n%s", err, out)
 	}
 	cmd := exec.CommandContext(ctx, binary, "-test.run", "^TestSearch$")
