@@ -152,10 +152,11 @@ func (r *Replica) answerLocked(q *queue, to record.Position) {
 }
 
 // Standing answers a follower that says where its log ends. refused: this replica does
-// not lead in that epoch, or cannot say yet what the follower is to have.
+// not lead in that epoch, or cannot say yet what the follower is to have. Where it has yet to
+// forget producers, the power may bring them back, and with them a log that is to be dropped.
 func (r *Replica) Standing(from cluster.Life, s rpc.Standing) (d rpc.Divergence, refused *rpc.Refused) {
 	r.mu.Lock()
-	epoch, leads, hw := r.view.Epoch, r.leader != nil && r.leader.Firm(), r.hw
+	epoch, leads, hw := r.view.Epoch, r.leader != nil && r.leader.Firm() && !r.forgets, r.hw
 	var end record.Position
 	if leads {
 		end = r.leader.End()

@@ -56,8 +56,9 @@ type Log interface {
 	// that went with what was before it, with the producer state as of at.
 	Restart(start record.Position, producers []byte, at ident.Offset) error
 	// Forget drops that state where the log has not grown past it. It does not wait for
-	// the disk.
-	Forget() error
+	// the disk: durable is called once, when it is done for good, or with an error when
+	// nobody can say any more. It is not called where Forget returns an error.
+	Forget(durable func(error)) error
 	// SetStart moves the log start up, at most to its end; hw is what is committed.
 	SetStart(start, hw ident.Offset) error
 	// Committed is how far the log was told to be committed, by Retain and SetStart, as
@@ -147,6 +148,7 @@ type Replica struct {
 
 	quiet      atomic.Bool   // nothing comes of time passing
 	all, local queue         // who waits for the high watermark, and for this node's disk
+	forgets    bool          // what is told to be forgotten may be on the disk yet
 	news       news          // what to tell once the lock is free
 	moved      chan struct{} // closed when hw moves or the role changes; nil: nobody waits
 }
@@ -197,7 +199,10 @@ func (r *Replica) decide(v replication.View) {
 func (r *Replica) forget(rules partition.Rules) {
 	r.cfg.Logger.Warn("an unclean election chose a replica that was still catching up: what it was told of producers is forgotten",
 		"topic", r.cfg.Topic, "partition", r.ref.Index, "offset", r.log.EndPosition().Offset)
-	err := r.log.Forget()
+	r.mu.Lock()
+	r.forgets = true
+	r.mu.Unlock()
+	err := r.log.Forget(r.forgot)
 	var machine *partition.Machine
 	if err == nil {
 		machine, err = r.cfg.Rebuild(rules)
@@ -210,6 +215,14 @@ func (r *Replica) forget(rules partition.Rules) {
 	}
 	r.mu.Lock()
 	r.remade(machine, err)
+}
+
+// forgot notes that what was to be forgotten is gone from the disk. After an error it may
+// come back, and the disk failed: this replica tells nobody any more what its log is.
+func (r *Replica) forgot(err error) {
+	r.mu.Lock()
+	r.forgets = err != nil
+	r.mu.Unlock()
 }
 
 // remade goes on after the log was cut, or could not be, with the machine that it says now.

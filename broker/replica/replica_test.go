@@ -77,7 +77,7 @@ func (d *disk) EpochEndPosition(e ident.Epoch) (ident.Epoch, record.Position) { 
 func (d *disk) ReadFrom(record.Position, int) ([]byte, error)                 { return nil, nil }
 func (d *disk) TruncateTo(record.Position) error                              { return nil }
 func (d *disk) Restart(record.Position, []byte, ident.Offset) error           { return nil }
-func (d *disk) Forget() error                                                 { return nil }
+func (d *disk) Forget(durable func(error)) error                              { durable(nil); return nil }
 func (d *disk) SetStart(ident.Offset, ident.Offset) error                     { return nil }
 func (d *disk) ProducersUpTo(ident.Offset) (ident.Offset, []byte, bool)       { return 0, nil, false }
 

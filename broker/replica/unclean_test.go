@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -51,14 +52,16 @@ func TestAnUncleanLeaderSaysWhatIsCommittedOnceThatIsOnItsDisk(t *testing.T) {
 // ahead is a log that was begun with the producers as of a place that it has not reached.
 type ahead struct {
 	disk
-	did    []string
-	knows  ident.Offset
-	during func() // a restart
+	did       []string
+	forgotten func(error) // to be told that it is on the disk
+	knows     ident.Offset
+	during    func() // a restart
 }
 
-func (a *ahead) Forget() error {
+func (a *ahead) Forget(durable func(error)) error {
 	a.did = append(a.did, "forget")
 	a.knows = a.end.Offset
+	a.forgotten = durable
 	return nil
 }
 
@@ -109,6 +112,31 @@ func TestWhoWasCatchingUpForgetsItsProducersBeforeItLeads(t *testing.T) {
 	lead.Version++
 	r.Order(Orders{View: lead, Range: ident.FullRange, Settings: rules})
 	a.expect(t)
+}
+
+// Nobody hears what its log is before the power can bring nothing back of what it forgot: it
+// would drop that log then, though others count on it.
+func TestWhoForgetsItsProducersIsHeardOnceThatIsOnItsDisk(t *testing.T) {
+	a := &ahead{}
+	r := behind9(a)
+	other := ident.NodeID{2}
+	both := []ident.NodeID{self, other}
+	r.Order(Orders{View: replication.View{Epoch: 4, Version: 2, Leader: self, Replicas: both, ISR: []ident.NodeID{self}, MinInsync: 1, Unclean: 4}})
+	ask := func() *rpc.Refused {
+		_, refused := r.Standing(cluster.Life{Node: other, Epoch: 1}, rpc.Standing{Partition: ref, Epoch: 4, End: record.At(5), Version: 2})
+		return refused
+	}
+	if ask() == nil {
+		t.Error("it says what its log is, and has yet to forget")
+	}
+	a.forgotten(errors.New("input/output error"))
+	if ask() == nil {
+		t.Error("it says what its log is, and nobody can say whether it forgot")
+	}
+	a.forgotten(nil)
+	if refused := ask(); refused != nil {
+		t.Errorf("it has forgotten, and refuses: %+v", refused)
+	}
 }
 
 // A follower that was catching up as an unclean election came begins anew with the new

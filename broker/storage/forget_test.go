@@ -27,7 +27,7 @@ func TestAForgottenProducerStateNeverComesBack(t *testing.T) {
 				if at, _ := l.Recovered(); at != 110 {
 					t.Fatalf("it begins as of %d", at)
 				}
-				if err := l.Forget(); err != nil {
+				if err := l.Forget(func(error) {}); err != nil {
 					t.Fatal(err)
 				}
 				if name == "from a checkpoint" {

@@ -363,7 +363,7 @@ func (g *replicaWorld) forget(l *Log) error {
 	forgotten.at = 0
 	g.allowed = []plain{forgotten, m} // it may not be on the disk before the power fails
 	g.mu.Unlock()
-	if err := l.Forget(); err != nil {
+	if err := l.Forget(func(error) {}); err != nil {
 		return err
 	}
 	if at, state := l.Recovered(); at != l.Start() || len(state) > 0 {

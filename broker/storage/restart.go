@@ -78,28 +78,43 @@ func (l *Log) Restart(start record.Position, producers []byte, at ident.Offset) 
 
 // Forget drops the producer state of a log that was begun with it and has not grown past
 // it: an unclean election has made what the log holds all there is, and that state is of
-// records which are lost. It does not wait for the disk; whatever is appended after it is
-// durable after it.
-func (l *Log) Forget() error {
+// records which are lost. It does not wait for the disk: durable is called once when it is
+// there, or nobody can say any more, and not where an error is returned. It is as quick as a
+// journal.Waiter. Whatever is appended after it is durable after it.
+func (l *Log) Forget(durable func(error)) error {
+	queued, err := l.forget(durable)
+	if err == nil && !queued {
+		durable(nil)
+	}
+	return err
+}
+
+func (l *Log) forget(durable func(error)) (queued bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ahead <= l.next {
-		return nil
+		return false, nil
 	}
 	if err := l.refusalLocked("forget", false); err != nil {
-		return err
+		return false, err
 	}
 	// As a cut of nothing that the log holds: that state lies behind it.
 	cut := segmentCut{end: l.flushedPos(), base: uncut}
-	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: encodeTruncate(l.part, l.nextPos(), cut)}); err != nil {
-		return err
+	if err := l.store.journal.Append(journal.Entry{Type: entryTruncate, Payload: encodeTruncate(l.part, l.nextPos(), cut), Durable: told(durable)}); err != nil {
+		return false, err
 	}
 	l.ahead = 0
 	l.cutSnaps()
 	l.cuts++
 	l.changes++
-	return nil
+	return true, nil
 }
+
+// told is a function that waits for an entry of the journal.
+type told func(error)
+
+// Done is of journal.Waiter.
+func (t told) Done(_ journal.Position, err error) { t(err) }
 
 // begin makes the state that of a log which begins at a place, with a producer
 // state. That comes from a leader, and is of what is committed.

@@ -272,14 +272,14 @@ func (s *stored) cut(p record.Position) {
 }
 
 // Forget is of replica.Log.
-func (l *log) Forget() error {
+func (l *log) Forget(durable func(error)) error {
 	if l.dead() {
 		return errors.New("the process is gone")
 	}
 	l.w.reached.hit("producers of lost records forgotten")
 	l.s.forget()
 	part := l.part
-	l.d.queue(&op{part: part, do: func(f *folder) { f.logs[part].forget() }})
+	l.d.queue(&op{part: part, do: func(f *folder) { f.logs[part].forget() }, durable: durable})
 	return nil
 }
 

@@ -104,6 +104,18 @@ func TestSeedsThatTheWorldWasWrongAbout(t *testing.T) {
 	}
 }
 
+// Seeds that found mechanisms of the product wrong.
+func TestSeedsThatTheProductWasWrongAbout(t *testing.T) {
+	for seed, what := range map[uint64]string{
+		71662: "a lease that was extended was taken back with the answer that it came in",
+		78143: "a leader was heard before its disk had forgotten the producers of lost records",
+	} {
+		if r := Run(seed); r.Failure != nil {
+			t.Errorf("seed %d (%s): %v", seed, what, r.Failure)
+		}
+	}
+}
+
 // play runs so many seeds on all processors, and hands over the results one at a time until
 // that is enough. A world is small and throws much away, so the collector runs rarely.
 func play(from, seeds uint64, took func(*Result) (more bool)) {
