@@ -5,11 +5,13 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"tidewire/internal/sleep"
 )
 
 // schedule holds times of many things, behind one timer.
 type schedule[T any] struct {
-	wake chan struct{} // has one entry when the first time came nearer
+	alarm *sleep.Alarm
 
 	mu    sync.Mutex
 	queue dues[T]
@@ -22,7 +24,7 @@ type due[T any] struct {
 	place int       // in the queue; meaningless where at is zero
 }
 
-func newSchedule[T any]() schedule[T] { return schedule[T]{wake: make(chan struct{}, 1)} }
+func newSchedule[T any]() schedule[T] { return schedule[T]{alarm: sleep.NewAlarm()} }
 
 // set moves a time; zero takes it away.
 func (s *schedule[T]) set(d *due[T], at time.Time) {
@@ -42,12 +44,12 @@ func (s *schedule[T]) set(d *due[T], at time.Time) {
 		heap.Fix(&s.queue, d.place)
 	}
 	if len(s.queue) > 0 && s.queue[0] == d {
-		nudge(s.wake)
+		s.alarm.Set(at)
 	}
 }
 
-// take gives those whose time has come, and says how long it is to the next one.
-func (s *schedule[T]) take(now time.Time) (some []T, next time.Duration) {
+// take gives those whose time has come, and says when the next one's does.
+func (s *schedule[T]) take(now time.Time) (some []T, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
@@ -56,31 +58,21 @@ func (s *schedule[T]) take(now time.Time) (some []T, next time.Duration) {
 		some = append(some, d.of)
 	}
 	if len(s.queue) == 0 {
-		return some, time.Hour
+		return some, time.Time{}
 	}
-	return some, s.queue[0].at.Sub(now)
+	return some, s.queue[0].at
 }
 
 // run calls do for those whose time has come, until ctx ends.
 func (s *schedule[T]) run(ctx context.Context, do func(T)) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		some, next := s.take(time.Now())
+	s.alarm.Run(ctx, func(now time.Time) time.Time {
+		some, next := s.take(now)
 		for _, of := range some {
 			do(of)
 		}
-		if len(some) > 0 && ctx.Err() == nil {
-			continue // they may have new times
-		}
-		timer.Reset(next)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-		case <-s.wake:
-		}
-	}
+		return next // where they have new times, these were set
+	})
+	return context.Cause(ctx)
 }
 
 // dues is a heap of them.

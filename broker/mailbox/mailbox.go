@@ -27,8 +27,8 @@ type Config struct {
 
 // Mailbox keeps replies. It is safe for concurrent use.
 type Mailbox struct {
-	cfg  Config
-	wake chan struct{} // has one entry when the first time came nearer
+	cfg   Config
+	alarm *sleep.Alarm // for what comes next of the box
 
 	mu       sync.Mutex
 	snapshot *cluster.Snapshot // the newest that was acted on
@@ -43,7 +43,7 @@ type Mailbox struct {
 func New(cfg Config) *Mailbox {
 	cfg.Entries, cfg.Bytes = cmp.Or(cfg.Entries, 1<<14), cmp.Or(cfg.Bytes, 64<<20)
 	m := &Mailbox{
-		cfg: cfg, wake: make(chan struct{}, 1), snapshot: &cluster.Snapshot{},
+		cfg: cfg, alarm: sleep.NewAlarm(), snapshot: &cluster.Snapshot{},
 		box: inbox.NewBox(inbox.Bounds{Entries: cfg.Entries, Bytes: cfg.Bytes}),
 	}
 	m.newMetrics()
@@ -52,7 +52,7 @@ func New(cfg Config) *Mailbox {
 
 // Run looks after deadlines until ctx ends.
 func (m *Mailbox) Run(ctx context.Context) error {
-	sleep.Alarm(ctx, m.wake, m.look)
+	m.alarm.Run(ctx, m.look)
 	m.mu.Lock()
 	m.stopped = true
 	callers := m.box.Clear()
@@ -128,7 +128,6 @@ func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply, gone b
 		m.mu.Unlock()
 		return 0, err
 	}
-	before, _ := m.box.Next()
 	v := inbox.Full
 	var callers []*inbox.Caller
 	if m.box.Hold(a.Token, a.Ref(), time.Now().Add(a.Timeout)) {
@@ -136,7 +135,7 @@ func (m *Mailbox) KeepReply(_ context.Context, to string, r *inbox.Reply, gone b
 			m.box.Drop(a.Token) // nobody waits there
 		}
 	}
-	m.setLocked(before)
+	m.setLocked()
 	m.mu.Unlock()
 	tell(callers, rpc.Collected{Reply: r}, nil)
 	switch v {
@@ -174,14 +173,13 @@ func (m *Mailbox) KeptReply(ctx context.Context, to string, until int64, wait ti
 		m.mu.Unlock()
 		return rpc.Collected{Fate: rpc.Over}, nil
 	}
-	before, _ := m.box.Next()
 	if !m.box.Hold(a.Token, a.Ref(), deadline) {
 		m.mu.Unlock()
 		return rpc.Collected{}, full()
 	}
 	w.caller = inbox.Caller{Token: a.Token, Until: now.Add(wait), Of: w}
 	reply, waited := m.box.Wait(&w.caller)
-	m.setLocked(before)
+	m.setLocked()
 	m.mu.Unlock()
 	switch waited {
 	case inbox.Here:
@@ -224,11 +222,8 @@ func tell(callers []*inbox.Caller, got rpc.Collected, err error) {
 	}
 }
 
-func (m *Mailbox) setLocked(before time.Time) {
-	if next, ok := m.box.Next(); ok && (before.IsZero() || next.Before(before)) {
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+func (m *Mailbox) setLocked() {
+	if next, ok := m.box.Next(); ok {
+		m.alarm.Set(next)
 	}
 }

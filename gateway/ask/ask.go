@@ -80,7 +80,7 @@ type Ask struct {
 	cfg     Config
 	process inbox.Process
 	metrics metrics
-	wake    chan struct{} // has one entry when the first time came nearer
+	alarm   *sleep.Alarm // for what comes next of the box and the beat
 
 	life    context.Context // of what collects
 	end     context.CancelFunc
@@ -104,7 +104,7 @@ func New(cfg Config) *Ask {
 		cfg.Life = func() (ident.BrokerEpoch, bool) { return 0, true }
 	}
 	a := &Ask{
-		cfg: cfg, wake: make(chan struct{}, 1), box: inbox.NewBox(inbox.Bounds{Entries: cfg.Pending, Bytes: cfg.KeptBytes}),
+		cfg: cfg, alarm: sleep.NewAlarm(), box: inbox.NewBox(inbox.Bounds{Entries: cfg.Pending, Bytes: cfg.KeptBytes}),
 		byKey: map[key]*lasting{}, byToken: map[inbox.Token]*lasting{},
 	}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func New(cfg Config) *Ask {
 
 // Run looks after deadlines until ctx ends. Who waits then is told that the node stops.
 func (a *Ask) Run(ctx context.Context) error {
-	sleep.Alarm(ctx, a.wake, a.look)
+	a.alarm.Run(ctx, a.look)
 	a.stop()
 	a.end()
 	a.running.Wait()
@@ -142,12 +142,9 @@ func (a *Ask) look(now time.Time) time.Time {
 }
 
 // setLocked sees to it that the loop looks in time.
-func (a *Ask) setLocked(before time.Time) {
-	if next, ok := a.box.Next(); ok && (before.IsZero() || next.Before(before)) {
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
+func (a *Ask) setLocked() {
+	if next, ok := a.box.Next(); ok {
+		a.alarm.Set(next)
 	}
 }
 

@@ -159,11 +159,10 @@ func (a *Ask) wait(c *Call) error {
 	if a.draining {
 		return fault.New(fault.Draining, "the node is shutting down; nothing was kept")
 	}
-	before, _ := a.box.Next()
 	if _, w := a.box.Wait(&c.caller); w == inbox.Crowded {
 		return a.crowded()
 	}
-	a.setLocked(before)
+	a.setLocked()
 	return nil
 }
 

@@ -248,9 +248,8 @@ func (a *Ask) join(ctx context.Context, to *inbox.Address, wait time.Duration) (
 		}
 		return rpc.Collected{Fate: rpc.Over}
 	}
-	before, _ := a.box.Next()
 	reply, w := a.box.Wait(&c.caller)
-	a.setLocked(before)
+	a.setLocked()
 	a.mu.Unlock()
 	switch w {
 	case inbox.Here:

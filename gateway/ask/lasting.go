@@ -63,7 +63,6 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		a.mu.Unlock()
 		return err
 	}
-	before, _ := a.box.Next()
 	if k == nil {
 		life, _ := a.cfg.Life()
 		k = &lasting{key: name, hash: hash, until: c.caller.Until, address: inbox.Address{
@@ -87,7 +86,7 @@ func (a *Ask) beginLasting(c *Call, q *Request, s *cluster.Snapshot, t *cluster.
 		a.mu.Unlock()
 		return a.crowded()
 	}
-	a.setLocked(before)
+	a.setLocked()
 	a.watchLocked()
 	was, found := k.stage, k.accepted
 	if was != known {

@@ -66,10 +66,7 @@ func (a *Ask) watchLocked() {
 	if !a.beat.on {
 		life, _ := a.cfg.Life()
 		a.beat = beat{true, life}
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
+		a.alarm.Set(time.Now().Add(beatEvery))
 	}
 }
 

@@ -139,15 +139,15 @@ func (l link) Original(_ context.Context, s rpc.Sought) (o rpc.Original, err err
 
 // mailbox is what a leader keeps, in short.
 type mailbox struct {
-	mu   sync.Mutex
-	box  *inbox.Box
-	wake chan struct{}
+	mu    sync.Mutex
+	box   *inbox.Box
+	alarm *sleep.Alarm
 }
 
 func newMailbox(t *testing.T) *mailbox {
-	m := &mailbox{box: inbox.NewBox(inbox.Bounds{Entries: 100, Bytes: 1 << 20}), wake: make(chan struct{}, 1)}
+	m := &mailbox{box: inbox.NewBox(inbox.Bounds{Entries: 100, Bytes: 1 << 20}), alarm: sleep.NewAlarm()}
 	activity.Start(t, func(ctx context.Context) error {
-		sleep.Alarm(ctx, m.wake, m.look)
+		m.alarm.Run(ctx, m.look)
 		return nil
 	})
 	return m
@@ -169,9 +169,8 @@ func tell(callers []*inbox.Caller, r *inbox.Reply) {
 }
 
 func (m *mailbox) again() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
+	if next, ok := m.box.Next(); ok {
+		m.alarm.Set(next)
 	}
 }
 
