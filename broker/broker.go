@@ -200,6 +200,12 @@ func (b *Broker) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 	return b.groups.Take(ctx, t)
 }
 
+// Lookout is a Take of nothing that waits without a goroutine; nil: it would have to wait
+// before it could say anything at all.
+func (b *Broker) Lookout(t rpc.Take, poke chan struct{}) rpc.Lookout {
+	return b.groups.Lookout(t, poke)
+}
+
 // Settle takes in what a member has done with its records.
 func (b *Broker) Settle(ctx context.Context, s rpc.Settle) (rpc.Settled, error) {
 	return b.groups.Settle(ctx, s)

@@ -22,7 +22,8 @@
 // Take waits until the node has acted on the caller's snapshot, reads records from the log
 // into the machine as far as it wants some, and leases what the machine gives. Where there
 // is nothing it waits at all the partitions it named; one that has something wakes one who
-// can have it, and he, when he has taken, the next. Settle goes into the machine at once;
+// can have it, and he, when he has taken, the next. A caller in the same process may wait by
+// a Lookout, which takes no goroutine: it is told when to look. Settle goes into the machine at once;
 // what it acknowledges is answered when the coordinator holds it.
 //
 // Nothing is leased or taken in while this node's own lease of a broker is over, or by a

@@ -2,7 +2,9 @@ package groups
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/cluster"
@@ -32,6 +34,10 @@ type post struct {
 	since time.Time     // when this node heard that it leads
 	over  chan struct{} // closed when it does not any more
 	wake  chan struct{} // has one entry when the watch is to look at the units
+
+	// looking says that the watch has an eye on the log. It looks at all who wait when
+	// that moves: who came since has looked himself.
+	looking atomic.Bool
 
 	mu       sync.Mutex
 	ended    bool
@@ -111,6 +117,7 @@ func (p *post) watch(ctx context.Context) {
 		}
 		var moved <-chan struct{}
 		var again <-chan time.Time
+		p.looking.Store(true)
 		b, err := p.bounds()
 		waits := false
 		for _, u := range units {
@@ -118,6 +125,10 @@ func (p *post) watch(ctx context.Context) {
 				u.look(ctx, b)
 			}
 			waits = waits || u.waited.Load() > 0
+		}
+		if !waits {
+			p.looking.Store(false) // who comes from here on wakes it
+			waits = slices.ContainsFunc(units, func(u *unit) bool { return u.waited.Load() > 0 })
 		}
 		if err == nil && waits {
 			moved, err = p.g.cfg.Partitions.Wait(p.ref, b.HW)

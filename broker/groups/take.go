@@ -22,20 +22,10 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 	if err := g.reached(ctx, t.Index); err != nil {
 		return rpc.Taken{}, err
 	}
-	c := &taking{g: g, first: int(g.turn.Add(1)), Take: t, taker: taker{by: t.MemberLife, poke: make(chan struct{}, 1)}}
-	c.of = make([]rpc.TakenOf, len(t.Partitions))
-	c.units = make([]*unit, len(t.Partitions))
-	for i, ref := range t.Partitions {
-		c.of[i].Partition = ref
-		c.units[i], c.of[i].Err = g.unit(ref, t.MemberLife)
-	}
+	c := g.taking(t, make(chan struct{}, 1))
 	c.await(ctx)
-	for _, u := range c.units {
-		if u != nil {
-			u.join(&c.taker)
-			defer u.quit(&c.taker)
-		}
-	}
+	c.join()
+	defer c.quit()
 	timer := time.NewTimer(t.Wait)
 	defer timer.Stop()
 	for {
@@ -55,6 +45,34 @@ func (g *Groups) Take(ctx context.Context, t rpc.Take) (rpc.Taken, error) {
 		case <-timer.C:
 			return c.answer(), nil
 		case <-ctx.Done():
+		}
+	}
+}
+
+// taking begins a Take.
+func (g *Groups) taking(t rpc.Take, poke chan struct{}) *taking {
+	c := &taking{g: g, first: int(g.turn.Add(1)), Take: t, taker: taker{by: t.MemberLife, poke: poke}}
+	c.of = make([]rpc.TakenOf, len(t.Partitions))
+	c.units = make([]*unit, len(t.Partitions))
+	for i, ref := range t.Partitions {
+		c.of[i].Partition = ref
+		c.units[i], c.of[i].Err = g.unit(ref, t.MemberLife)
+	}
+	return c
+}
+
+func (c *taking) join() {
+	for _, u := range c.units {
+		if u != nil {
+			u.join(&c.taker)
+		}
+	}
+}
+
+func (c *taking) quit() {
+	for _, u := range c.units {
+		if u != nil {
+			u.quit(&c.taker)
 		}
 	}
 }

@@ -77,6 +77,13 @@ func (u *unit) over() bool {
 	return u.err != nil
 }
 
+// isReady says that there is a machine, or it is over.
+func (u *unit) isReady() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.m != nil || u.err != nil
+}
+
 // ready waits until there is a machine, or it is over, but not beyond a moment.
 func (u *unit) ready(ctx context.Context, by time.Time) {
 	u.mu.Lock()
@@ -286,7 +293,7 @@ func (u *unit) join(t *taker) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.takers = append(u.takers, waiting{taker: t})
-	if u.waited.Add(1) == 1 {
+	if u.waited.Add(1) == 1 && !u.post.looking.Load() {
 		nudge(u.post.wake) // somebody has to look out for new records
 	}
 }

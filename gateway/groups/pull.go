@@ -55,6 +55,10 @@ type puller struct {
 	gather <-chan time.Time
 	turned bool
 
+	poke    chan struct{} // the lookout may have something
+	renew   chan struct{} // it has waited for long enough
+	renewal *time.Timer   // gives that; nil: there was no lookout yet
+
 	ctx     context.Context // of the waits
 	waiting sync.WaitGroup
 	answers chan answer
@@ -74,12 +78,13 @@ type puller struct {
 type lead struct {
 	node   ident.NodeID
 	of     []ident.Partition
-	index  uint64 // of the change that says so
-	cancel func() // ends the wait under way
-	asked  bool   // and has nothing, as of the last answer
-	err    error  // why it gave nothing, when it was asked last
-	broken error  // what it has and cannot be read; nil: it has nothing of that kind
-	misses int    // how often in a row it had something, and nothing by the time of the take
+	index  uint64   // of the change that says so
+	cancel func()   // ends the wait under way
+	out    *outlook // is that wait; nil: a goroutine waits
+	asked  bool     // and has nothing, as of the last answer
+	err    error    // why it gave nothing, when it was asked last
+	broken error    // what it has and cannot be read; nil: it has nothing of that kind
+	misses int      // how often in a row it had something, and nothing by the time of the take
 }
 
 // answer is that of a wait.
@@ -98,7 +103,7 @@ type answer struct {
 func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, until <-chan time.Time) error {
 	waits, end := context.WithCancel(ctx)
 	p := &puller{
-		g: g, m: m, once: once, watch: g.watches.begin(m.View), ctx: waits, answers: make(chan answer), leads: map[ident.NodeID]*lead{},
+		g: g, m: m, once: once, watch: g.watches.begin(m.View), poke: make(chan struct{}, 1), renew: make(chan struct{}, 1), ctx: waits, answers: make(chan answer), leads: map[ident.NodeID]*lead{},
 		hand: g.hands.begin(m.Life()), most: m.Group.Settings.MaxInFlight,
 	}
 	news, deaf := p.hand.listen()
@@ -106,6 +111,7 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 	defer func() {
 		p.watch.end()
 		deaf()
+		p.comeIn()
 		p.hand.end()
 		end()
 		p.waiting.Wait()
@@ -121,6 +127,10 @@ func (g *Groups) pull(ctx context.Context, m Membership, to sink, once bool, unt
 		select {
 		case a := <-p.answers:
 			p.answered(a)
+		case <-p.poke:
+			p.look()
+		case <-p.renew:
+			p.lookAgain()
 		case <-p.gather:
 			p.turned = true
 		case <-p.watch.woken:
@@ -225,6 +235,9 @@ func (p *puller) leave(l *lead) {
 
 // wait asks a leader to say when it has something, or, to look, at once what it has.
 func (p *puller) wait(l *lead, look bool) {
+	if !look && p.lookOut(l) {
+		return
+	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	l.cancel = cancel
 	limit, pause := waitTime, min(time.Duration(l.misses*l.misses)*time.Millisecond, waitPause)
@@ -253,8 +266,7 @@ func (p *puller) wait(l *lead, look bool) {
 		a := answer{lead: l}
 		b, err := p.g.broker(l.node, l.of)
 		if err == nil {
-			q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: limit, Taker: p.g.hands.taker}
-			q.Call, q.Heard = p.hand.call(l.node, l.of)
+			q := p.asks(l, limit)
 			a.call = q.Call
 			a.taken, err = b.Take(ctx, q)
 			if a.more = a.taken.More; err == nil && !a.more {
@@ -270,6 +282,13 @@ func (p *puller) wait(l *lead, look bool) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// asks is the Take of a wait.
+func (p *puller) asks(l *lead, wait time.Duration) rpc.Take {
+	q := rpc.Take{MemberLife: p.m.Life(), Index: l.index, Partitions: l.of, Wait: wait, Taker: p.g.hands.taker}
+	q.Call, q.Heard = p.hand.call(l.node, l.of)
+	return q
 }
 
 // refused is why none of some partitions gave anything; nil: some might have.

@@ -42,6 +42,16 @@ type Take struct {
 	Heard       []uint64 // of each partition; nil: 0 of all
 }
 
+// Lookout is a Take with Limit 0 under way, in the same process: its caller looks himself
+// whenever he is told that there may be something. It may be used by one goroutine at a time.
+type Lookout interface {
+	// Look is what the Take would answer now; false: it would wait. It is looked at once in
+	// any case.
+	Look() (Taken, bool)
+	// Leave ends it. Only the first one counts.
+	Leave()
+}
+
 // Hearing is what a take says of one of its partitions, by its place.
 func (t *Take) Hearing(i int) Hearing {
 	h := Hearing{Taker: t.Taker, Call: t.Call}
