@@ -79,7 +79,8 @@ func New(cfg Config) *Host {
 	cfg.Lag = cmp.Or(cfg.Lag, 2*time.Second)
 	h := &Host{cfg: cfg, replicas: map[ident.Partition]*held{}, snapshot: &cluster.Snapshot{}, proposals: newProposals(), clamps: make(chan struct{}, 1)}
 	h.metrics = newMetrics(h)
-	h.links = link.New(link.Config{Node: h, Network: cfg.Network, Coordinator: cfg.Coordinator, Now: time.Now, Logger: cfg.Logger})
+	h.links = link.New(link.Config{Node: h, Network: cfg.Network, Coordinator: cfg.Coordinator, Journal: cfg.Store, Now: time.Now, Logger: cfg.Logger})
+	cfg.Store.Hear(h.links)
 	return h
 }
 

@@ -64,6 +64,7 @@ func (j *Journal) commitQueued(ctx context.Context) error {
 			if j.next = 0; len(j.taken) == 0 {
 				return nil
 			}
+			j.hearTaken()
 		}
 		n, err := j.group(ctx)
 		if err != nil {
@@ -156,11 +157,7 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 			return err
 		}
 	}
-	for i, e := range group {
-		if e.Written != nil {
-			e.Written.Done(j.ends[i], nil)
-		}
-	}
+	j.tell(group, func(e *Entry) Waiter { return e.Written })
 	start := time.Now()
 	if err := j.cur.file.Sync(); err != nil {
 		return fmt.Errorf("sync journal file %d: %w", j.cur.head.file, err)
@@ -172,12 +169,10 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 	j.off += int64(len(j.buf))
 	j.seq, j.durable, j.unmarked = seq, seq, len(group) > 0
 
+	j.tell(group, func(e *Entry) Waiter { return e.Durable })
 	var queued int64
-	for i, e := range group {
+	for _, e := range group {
 		queued += int64(e.bytes())
-		if e.Durable != nil {
-			e.Durable.Done(j.ends[i], nil)
-		}
 	}
 	j.mu.Lock()
 	j.done = Cut{at(j.cur.head.file, j.off), seq}
@@ -196,6 +191,42 @@ func (j *Journal) writeGroup(ctx context.Context, group []Entry) error {
 		j.buf = nil // one huge entry must not hold its memory for ever
 	}
 	return nil
+}
+
+// tell tells the waiters of a commit that wait for one thing. Whoever finds it telling
+// counts on Told.
+func (j *Journal) tell(group []Entry, waiter func(*Entry) Waiter) {
+	telling := false
+	for i := range group {
+		w := waiter(&group[i])
+		if w == nil {
+			continue
+		}
+		if !telling {
+			telling = true
+			j.telling.Store(true)
+		}
+		w.Done(j.ends[i], nil)
+	}
+	if !telling {
+		return
+	}
+	j.telling.Store(false)
+	if r := j.rounds.Load(); r != nil {
+		(*r).Told()
+	}
+}
+
+func (j *Journal) hearTaken() {
+	r := j.rounds.Load()
+	if r == nil {
+		return
+	}
+	bytes := 0
+	for i := range j.taken {
+		bytes += j.taken[i].bytes()
+	}
+	(*r).Taken(bytes)
 }
 
 // encode lays the group out as frames in buf and returns the sequence after

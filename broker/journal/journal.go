@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,6 +72,15 @@ type Waiter interface {
 	Done(end Position, err error)
 }
 
+// Rounds hears of the journal's commits, on its own goroutine: for who joins what comes of
+// the entries of one. It must be quick, and wait for nobody.
+type Rounds interface {
+	// Taken: entries were taken off the queue and are about to be written, so many bytes.
+	Taken(bytes int)
+	// Told: waiters of a commit were told.
+	Told()
+}
+
 // Entry is one thing to keep. Payload must not change any more.
 type Entry struct {
 	Type    Type
@@ -98,6 +108,9 @@ type Journal struct {
 	err    error // why nothing is taken any more
 	done   Cut   // all before it is durable and its waiters were told
 	bytes  int64 // committed since Open, and found by it
+
+	rounds  atomic.Pointer[Rounds]
+	telling atomic.Bool // waiters are being told
 
 	files fileSet
 	commit
@@ -195,6 +208,19 @@ func (j *Journal) Append(e Entry) error {
 	}
 	return nil
 }
+
+// Hear names who hears of commits from now on.
+func (j *Journal) Hear(r Rounds) { j.rounds.Store(&r) }
+
+// Waiting says that entries wait on the queue: Taken is called once they were taken.
+func (j *Journal) Waiting() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.queue) > 0 && j.err == nil
+}
+
+// Telling says that waiters are being told: Told is called after it.
+func (j *Journal) Telling() bool { return j.telling.Load() }
 
 // queueWait is how long an entry should wait for the disk at most: much less
 // than whoever appended it waits for an answer.

@@ -12,6 +12,7 @@ type dirty struct {
 	wake chan struct{} // room for one: there is something
 
 	mu    sync.Mutex
+	now   bool // something is a reason to send
 	in    map[ident.Partition]bool
 	order []ident.Partition
 }
@@ -21,14 +22,33 @@ func newDirty() *dirty {
 }
 
 func (d *dirty) mark(p ident.Partition) {
-	d.note(p)
+	d.due(p)
 	d.rouse()
+}
+
+// due is mark for who sees to it that somebody comes.
+func (d *dirty) due(p ident.Partition) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now = true
+	d.noteLocked(p)
+}
+
+// pressing says that there is a reason to send.
+func (d *dirty) pressing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
 }
 
 // note is mark for what is no reason to send: whoever sends something takes it along.
 func (d *dirty) note(p ident.Partition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.noteLocked(p)
+}
+
+func (d *dirty) noteLocked(p ident.Partition) {
 	if !d.in[p] {
 		d.in[p] = true
 		d.order = append(d.order, p)
@@ -47,7 +67,7 @@ func (d *dirty) take(room []ident.Partition) []ident.Partition {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := d.order
-	d.order = room[:0]
+	d.order, d.now = room[:0], false
 	clear(d.in)
 	return taken
 }

@@ -180,20 +180,33 @@ func (d *downstream) held(h *rpc.Held) {
 }
 
 // push sends what there is, at once where nothing else is under way. Otherwise there is
-// load, and send gathers what comes until it has its turn.
+// load, and what comes meanwhile goes along: until the journal's next round, where one is
+// sure to come, or until send has its turn.
 func (d *downstream) push() {
-	if !d.pushNow() {
+	if d.links.cfg.Journal.Telling() {
+		return
+	}
+	if !d.pushNow(true) && !d.links.cfg.Journal.Waiting() {
 		d.dirty.rouse()
 	}
 }
 
-func (d *downstream) pushNow() bool {
+// sweep sends what the journal's round has found, on its goroutine if that is little.
+func (d *downstream) sweep(small bool) {
+	if d.dirty.pressing() && !(small && d.pushNow(false)) {
+		d.dirty.rouse()
+	}
+}
+
+// pushNow sends without waiting; alone: only where nothing else is under way. What a
+// follower that has just agreed needs may have to be read from the disk: that is for send.
+func (d *downstream) pushNow(alone bool) bool {
 	// Who answers a standing holds mu, for as long as that takes, and comes here with it.
 	if !d.mu.TryLock() {
 		return false
 	}
 	defer d.mu.Unlock()
-	if d.unheld != (mark{}) || d.links.unsaid.count() > 0 || !d.sending.TryLock() {
+	if alone && (d.unheld != (mark{}) || d.links.unsaid.count() > 0) || len(d.answers.Divergences) > 0 || !d.sending.TryLock() {
 		return false
 	}
 	defer d.sending.Unlock()

@@ -46,6 +46,14 @@ type Coordinator interface {
 	Report(ctx context.Context, s cluster.Suspicion) error
 }
 
+// Journal is the one of the data folder. It calls Taken and Told of Links.
+type Journal interface {
+	// Waiting says that entries wait to be taken: Taken comes.
+	Waiting() bool
+	// Telling says that who waited for a commit is being told: Told comes.
+	Telling() bool
+}
+
 // Node is what a broker's links need of the rest of it.
 type Node interface {
 	Replica(p ident.Partition) (*replica.Replica, error)
@@ -61,6 +69,7 @@ type Config struct {
 	Node        Node
 	Network     Network
 	Coordinator Coordinator
+	Journal     Journal
 	Now         func() time.Time
 	Logger      *slog.Logger
 }
@@ -69,6 +78,7 @@ type Config struct {
 type Links struct {
 	cfg    Config
 	unsaid unsaid
+	rounds rounds
 
 	mu      sync.RWMutex
 	life    cluster.Life // zero: none yet
@@ -145,7 +155,7 @@ func (l *Links) upstream(leader ident.NodeID) *upstream {
 // Push is of replica.Outlet.
 func (l *Links) Push(follower ident.NodeID, p ident.Partition) {
 	if d := l.downstream(follower); d != nil {
-		d.dirty.note(p)
+		d.dirty.due(p)
 		d.push()
 	}
 }
@@ -160,7 +170,7 @@ func (l *Links) Tell(follower ident.NodeID, p ident.Partition) {
 // Say is of replica.Outlet.
 func (l *Links) Say(leader ident.NodeID, p ident.Partition) {
 	if u := l.upstream(leader); u != nil {
-		u.dirty.note(p)
+		u.dirty.due(p)
 		u.say()
 	}
 }

@@ -163,17 +163,24 @@ func (u *upstream) use(s FollowerStream) {
 	u.links.unsaid.forget(u)
 }
 
-// say says what there is, at once where no more of what was pushed is on its way to the
-// disk. Otherwise there is load, other partitions may be in the same group commit, and send
-// gathers.
+// say says what there is: of a commit of the journal once all is told that came of it.
+// Otherwise at once where no more of what was pushed is on its way to the disk, and where
+// there is more send gathers.
 func (u *upstream) say() {
-	if !u.sayNow() {
+	if !u.links.cfg.Journal.Telling() && !u.sayNow(true) {
 		u.dirty.rouse()
 	}
 }
 
-func (u *upstream) sayNow() bool {
-	if u.links.unsaid.count() > 1 || !u.sending.TryLock() {
+// sweep says what came of a commit, on the journal's goroutine.
+func (u *upstream) sweep() {
+	if u.dirty.pressing() && !u.sayNow(false) {
+		u.dirty.rouse()
+	}
+}
+
+func (u *upstream) sayNow(alone bool) bool {
+	if alone && u.links.unsaid.count() > 1 || !u.sending.TryLock() {
 		return false
 	}
 	defer u.sending.Unlock()

@@ -262,6 +262,19 @@ func (s *Store) leaving() map[ident.Partition]fate {
 	return maps.Clone(s.gone)
 }
 
+// Hear names who hears of the journal's commits from now on.
+func (s *Store) Hear(r journal.Rounds) {
+	if s.journal != nil {
+		s.journal.Hear(r)
+	}
+}
+
+// Waiting says that what was appended waits for the journal's next commit.
+func (s *Store) Waiting() bool { return s.journal != nil && s.journal.Waiting() }
+
+// Telling says that what came of a commit is being told.
+func (s *Store) Telling() bool { return s.journal != nil && s.journal.Telling() }
+
 // committed hears of every commit of the journal.
 func (s *Store) committed(c journal.Commit) {
 	s.metrics.committed(c)
