@@ -3,6 +3,7 @@ package publish
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/gateway/topology"
@@ -16,6 +17,8 @@ type lane struct {
 	p     *Publisher
 	ref   ident.Partition
 	topic string
+
+	state atomic.Uint64 // see progress
 
 	mu        sync.Mutex
 	own       identity
@@ -95,6 +98,7 @@ func (l *lane) nextLocked() trip {
 		l.retries = 0
 		if l.readyLocked(b) {
 			l.underway = b
+			l.leftLocked()
 			return l.departLocked(b)
 		}
 		b.free()
@@ -174,6 +178,9 @@ func (l *lane) endUnlock(b *batch, a rpc.Appended) trip {
 	l.try++
 	l.own.ended = time.Now()
 	next := l.nextLocked()
+	if next.batch == nil {
+		l.restLocked()
+	}
 	l.mu.Unlock()
 
 	if len(b.waiters) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,9 +81,9 @@ type Publisher struct {
 	cfg     Config
 	metrics *metrics
 	gate    *gate
-	turn    atomic.Uint64 // for records that name no place
 
 	mu       sync.Mutex
+	spreads  map[ident.TopicID]*spread
 	lanes    map[ident.Partition]*lane
 	draining bool
 	busy     sync.WaitGroup // records under way
@@ -101,7 +100,7 @@ func New(cfg Config) *Publisher {
 		gate: newGate(pace.Bounds{
 			Least: cfg.InFlightBytes / 32, Start: cfg.InFlightBytes / 4, Most: cfg.InFlightBytes, Wait: leaderWait,
 		}),
-		lanes: map[ident.Partition]*lane{},
+		lanes: map[ident.Partition]*lane{}, spreads: map[ident.TopicID]*spread{},
 	}
 }
 
@@ -183,7 +182,7 @@ func (p *Publisher) place(t *cluster.Topic, req *Request) (ident.Index, error) {
 	case r.Idempotency != nil:
 		return topology.Owner(t, ident.KeyHash(r.Idempotency.Key)).Index, nil
 	}
-	return topology.Spread(t, p.turn.Add(1)-1).Index, nil
+	return p.spread(t, r.Bytes()), nil
 }
 
 // tooLarge refuses a record for its size. One that may be a repeat of what was
@@ -286,6 +285,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) lanesOf(s *cluster.Snapshot, since uint64) (out []*lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for id := range p.spreads {
+		if s.ByID[id] == nil {
+			delete(p.spreads, id)
+		}
+	}
 	for ref, l := range p.lanes {
 		if t := s.ByID[ref.Topic]; t == nil || t.Modified > since {
 			out = append(out, l)
