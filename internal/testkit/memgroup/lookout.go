@@ -2,6 +2,7 @@ package memgroup
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"tidewire/internal/rpc"
@@ -12,6 +13,7 @@ type lookout struct {
 	b     *Broker
 	take  rpc.Take
 	leave context.CancelFunc
+	tells sync.WaitGroup
 }
 
 // Lookout begins one. Where calls fail there is none.
@@ -22,8 +24,9 @@ func (b *Broker) Lookout(t rpc.Take, poke chan struct{}) rpc.Lookout {
 		return nil
 	}
 	ctx, leave := context.WithCancel(context.Background())
-	go b.tell(ctx, t, poke)
-	return &lookout{b, t, leave}
+	l := &lookout{b: b, take: t, leave: leave}
+	l.tells.Go(func() { b.tell(ctx, t, poke) })
+	return l
 }
 
 // tell leaves word whenever something may have changed, until ctx ends.
@@ -70,4 +73,7 @@ func (l *lookout) Look() (rpc.Taken, bool) {
 }
 
 // Leave is of rpc.Lookout.
-func (l *lookout) Leave() { l.leave() }
+func (l *lookout) Leave() {
+	l.leave()
+	l.tells.Wait()
+}
