@@ -15,7 +15,7 @@ func TestAnUncleanElectionIsToldOnce(t *testing.T) {
 	a, b := ident.NodeID{1}, ident.NodeID{2}
 	nodes := map[ident.NodeID]*cluster.Node{a: {ID: a, Name: "n1"}, b: {ID: b, Name: "n2"}}
 	var out bytes.Buffer
-	h := New(Config{Node: b, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	h := &Host{cfg: Config{Node: b, Logger: slog.New(slog.NewTextHandler(&out, nil))}}
 	for _, step := range []struct {
 		what string
 		part cluster.Partition
