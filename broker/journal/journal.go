@@ -212,15 +212,19 @@ func (j *Journal) Append(e Entry) error {
 // Hear names who hears of commits from now on.
 func (j *Journal) Hear(r Rounds) { j.rounds.Store(&r) }
 
-// Waiting says that entries wait on the queue: Taken is called once they were taken.
+// Waiting says that entries wait on the queue: Taken is called once they were taken. Where
+// nobody hears of that, nobody can count on it.
 func (j *Journal) Waiting() bool {
+	if j.rounds.Load() == nil {
+		return false
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.queue) > 0 && j.err == nil
 }
 
 // Telling says that waiters are being told: Told is called after it.
-func (j *Journal) Telling() bool { return j.telling.Load() }
+func (j *Journal) Telling() bool { return j.telling.Load() && j.rounds.Load() != nil }
 
 // queueWait is how long an entry should wait for the disk at most: much less
 // than whoever appended it waits for an answer.

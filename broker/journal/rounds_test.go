@@ -34,6 +34,15 @@ func TestRoundsAreHeardOf(t *testing.T) {
 		cfg := config(faulty)
 		newDisk(t, cfg)
 		j := start(t, cfg)
+		unheard := fn(func(Position, error) {
+			if j.Telling() {
+				t.Error("nobody hears of what is being told, and somebody would count on it")
+			}
+		})
+		if err := j.Append(Entry{Type: entryTest, Payload: []byte("unheard"), Durable: unheard}); err != nil || j.Waiting() {
+			t.Errorf("waiting: %t, and nobody hears: %v", j.Waiting(), err)
+		}
+		synctest.Wait()
 		d := &diary{}
 		j.Hear(d)
 		if err := j.put("first"); err != nil { // the file is there from now on

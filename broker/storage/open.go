@@ -121,6 +121,9 @@ func (s *Store) load() error {
 	if s.journal, err = journal.Open(jcfg, scan); err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}
+	if s.rounds != nil {
+		s.journal.Hear(s.rounds)
+	}
 	if err := s.tidy(f, strays); err != nil {
 		return fmt.Errorf("tidy the data folder: %w", err)
 	}

@@ -197,3 +197,31 @@ func TestAWholeFolderIsNotRenewed(t *testing.T) {
 		}
 	})
 }
+
+// tally counts the commits that are heard of.
+type tally struct{ taken, told atomic.Int64 }
+
+func (t *tally) Taken(int) { t.taken.Add(1) }
+func (t *tally) Told()     { t.told.Add(1) }
+
+// Who asked to hear of commits while the journal was corrupt hears of those of the next one.
+func TestARenewedFoldersCommitsAreHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, _, _ := lostJournal(t)
+		s, err := Open(patient(disk))
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := &tally{}
+		s.Hear(heard)
+		if err := s.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		r := run(s)
+		mustPut(t, r.mustLog(t, part(1), LogConfig{}), 1, 1, 2, 60)
+		r.mustClose(t)
+		if heard.taken.Load() == 0 || heard.told.Load() == 0 {
+			t.Errorf("heard of %d commits taken, %d told", heard.taken.Load(), heard.told.Load())
+		}
+	})
+}

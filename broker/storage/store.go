@@ -29,6 +29,7 @@ type Store struct {
 	lock     io.Closer
 	whole    vfs.Whole // nil where that cannot be synced at once
 	journal  *journal.Journal
+	rounds   journal.Rounds // who hears of its commits, if anybody
 	files    *fileCache
 	indexes  *indexCache
 	metrics  *metrics
@@ -262,8 +263,10 @@ func (s *Store) leaving() map[ident.Partition]fate {
 	return maps.Clone(s.gone)
 }
 
-// Hear names who hears of the journal's commits from now on.
+// Hear names who hears of the journal's commits from now on, also of the one that a
+// renewal begins. Call it before either, and before Run.
 func (s *Store) Hear(r journal.Rounds) {
+	s.rounds = r
 	if s.journal != nil {
 		s.journal.Hear(r)
 	}
