@@ -171,7 +171,7 @@ func (p *part) readLog(ctx context.Context, out outlook) (ev Event, keep, done b
 	case fault.Is(err, fault.OffsetExpired):
 		return p.lose(ReasonExpired, res.Bounds.Start, res.Bounds), true, true
 	case fault.Is(err, fault.OffsetNotFound) && p.epoch != 0:
-		return p.lose(ReasonTruncated, res.Bounds.HW, res.Bounds), true, true
+		return p.unavailable(outdated(p.feed.ref))
 	case fault.Is(err, fault.OffsetNotFound):
 		err = nil // ahead of the log, by the client's own number
 	case err != nil:

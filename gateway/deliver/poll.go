@@ -217,7 +217,7 @@ func (p *poll) readOnce(ctx context.Context, place *pollPlace, most, count, byte
 	defer release()
 	res, err := p.hub.source.Read(ctx, rpc.Read{Partition: ref, Offset: place.Offset, MaxBytes: most})
 	if err != nil {
-		return false, p.missed(place, res.Bounds, err)
+		return false, p.missed(ctx, place, res.Bounds, err)
 	}
 	if len(res.Batches) == 0 {
 		place.end = true
@@ -231,13 +231,13 @@ func (p *poll) readOnce(ctx context.Context, place *pollPlace, most, count, byte
 
 // missed judges a read that gave nothing. nil: go on, place.end says whether
 // there is anything to read.
-func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
+func (p *poll) missed(ctx context.Context, place *pollPlace, b rpc.Bounds, err error) error {
 	switch {
 	case fault.Is(err, fault.OffsetNotFound) && place.Epoch == 0: // ahead of the log
 		place.end = true
 		return nil
 	case fault.Is(err, fault.OffsetNotFound):
-		return p.gap(place, b, ReasonTruncated, b.HW)
+		return p.beyond(ctx, place, b)
 	case fault.Is(err, fault.OffsetExpired) && (p.start.given == byFrom || place.moved) && p.count == 0:
 		// Retention was faster than this poll, which had promised nothing yet.
 		place.Offset, place.Epoch, place.end = b.Start, b.Epoch, b.Start == b.HW
@@ -248,6 +248,26 @@ func (p *poll) missed(place *pollPlace, b rpc.Bounds, err error) error {
 		return p.gap(place, b, ReasonExpired, b.Start)
 	}
 	return p.hub.explain(p.start.Topic.Ref(place.Partition), err)
+}
+
+// beyond judges a place that lies above what was read: nothing is there yet, or what was seen
+// below it is no longer part of the log.
+func (p *poll) beyond(ctx context.Context, place *pollPlace, b rpc.Bounds) error {
+	ref := p.start.Topic.Ref(place.Partition)
+	end, err := p.hub.source.EpochEnd(ctx, ref, place.Epoch)
+	switch {
+	case err != nil:
+		return p.hub.explain(ref, err)
+	case place.Offset > max(end, b.Start):
+		return p.gap(place, b, ReasonTruncated, max(end, b.Start))
+	}
+	return p.hub.explain(ref, outdated(ref))
+}
+
+// outdated is the word of a replica that is no leader yet, or no longer: of less than the
+// leader has, which said so.
+func outdated(p ident.Partition) error {
+	return fault.New(fault.LeaderUnavailable, "who was asked for partition %d knows of less than its leader; try again in a moment", p.Index)
 }
 
 // gap is the fault for a place that is gone, with the cursor to go on from.
