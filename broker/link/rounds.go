@@ -21,12 +21,7 @@ func (l *Links) Taken(bytes int) {
 // Told is of journal.Rounds: leaders hear at once of all that a commit has brought.
 func (l *Links) Told() {
 	r := &l.rounds
-	l.mu.RLock()
-	r.ups = r.ups[:0]
-	for _, u := range l.up {
-		r.ups = append(r.ups, u)
-	}
-	l.mu.RUnlock()
+	r.ups = streams(l, l.up, r.ups)
 	for _, u := range r.ups {
 		u.sweep()
 	}
@@ -35,13 +30,20 @@ func (l *Links) Told() {
 
 func (l *Links) sweepDown() {
 	r := &l.rounds
-	l.mu.RLock()
-	r.downs = r.downs[:0]
-	for _, d := range l.down {
-		r.downs = append(r.downs, d)
-	}
-	l.mu.RUnlock()
+	r.downs = streams(l, l.down, r.downs)
 	for _, d := range r.downs {
 		d.sweep(r.small)
 	}
+}
+
+// streams lists those of one direction in what was the list before, so that nobody is swept
+// with the lock held and a round allocates nothing.
+func streams[K comparable, S any](l *Links, of map[K]S, list []S) []S {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	list = list[:0]
+	for _, s := range of {
+		list = append(list, s)
+	}
+	return list
 }

@@ -259,31 +259,26 @@ func TestALargeClusterIsLookedAtInTurns(t *testing.T) {
 }
 
 func TestAlertsComeAsSoonAsSomethingChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, c := newScene()
-		activity.Start(t, c.Run)
-		time.Sleep(10*time.Second + 7*time.Millisecond)
-		now := *s.snapshot
-		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
-		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}
-		s.feed.Publish(&now)
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		if got := c.Alerts(); len(got) != 2 {
-			t.Errorf("%+v", got)
-		}
-	})
+	alertsComeAtOnce(t, func(*scene) {})
 }
 
 // A machine that keeps one evaluation waiting for a core says nothing of what the next ones
 // cost: what happens then is told as soon as ever.
 func TestOneEvaluationThatTookLongDelaysNothing(t *testing.T) {
+	alertsComeAtOnce(t, func(s *scene) {
+		s.stall.Store(int64(400 * time.Millisecond))
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// alertsComeAtOnce says that a node's death is told a moment after it is heard of, whatever
+// comes before.
+func alertsComeAtOnce(t *testing.T, before func(*scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newScene()
 		activity.Start(t, c.Run)
 		time.Sleep(10*time.Second + 7*time.Millisecond)
-		s.stall.Store(int64(400 * time.Millisecond))
-		time.Sleep(2 * time.Second)
+		before(s)
 		now := *s.snapshot
 		now.Index, now.Nodes = 9, maps.Clone(now.Nodes)
 		now.Nodes[other] = &cluster.Node{ID: other, State: cluster.Dead}
