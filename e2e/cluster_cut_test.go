@@ -32,6 +32,27 @@ func hesitant(code, _ string) bool {
 	return slices.Contains([]string{"leader-unavailable", "not-enough-replicas", "unknown-outcome"}, code)
 }
 
+// way does something to the links from one node to another.
+type way func(l *harness.Links, from, to string, kinds ...string)
+
+// fromVictim does it to those from a victim to all nodes of a role.
+func fromVictim(role string, do way) func(*harness.Links, *harness.Member, *harness.Cluster) {
+	return func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+		for _, m := range c.With(role) {
+			do(l, victim.Name, m.Name)
+		}
+	}
+}
+
+// toVictim does it to those from all nodes of a role to a victim.
+func toVictim(role string, do way) func(*harness.Links, *harness.Member, *harness.Cluster) {
+	return func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
+		for _, m := range c.With(role) {
+			do(l, m.Name, victim.Name)
+		}
+	}
+}
+
 // TestCutLinks cuts nodes off one another in every way, each under load, and heals
 // the links again: the side that can decide goes on in time, nobody is told
 // anything that turns out wrong, and all replicas end the same.
@@ -49,52 +70,28 @@ func TestCutLinks(t *testing.T) {
 	}{
 		{
 			name: "a broker from all coordinators", roles: sixNodes(), lasts: 5 * time.Second, bound: fellSilent, dead: true,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("coordinator") {
-					l.Cut(victim.Name, m.Name)
-				}
-			},
+			cut: fromVictim("coordinator", (*harness.Links).Cut),
 		},
 		{
 			name: "a leader from its followers", roles: sixNodes(), lasts: 9 * time.Second, refuse: hesitant, bound: takenOver,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("broker") {
-					l.Cut(victim.Name, m.Name)
-				}
-			},
+			cut: fromVictim("broker", (*harness.Links).Cut),
 		},
 		{
 			// Its leader keeps its lease, and waits for followers that hear nothing.
 			name: "a leader's words to its followers", roles: sixNodes(), lasts: 9 * time.Second, refuse: hesitant, bound: takenOver,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("broker") {
-					l.Hold(victim.Name, m.Name)
-				}
-			},
+			cut: fromVictim("broker", (*harness.Links).Hold),
 		},
 		{
 			name: "the followers' words to a leader", roles: sixNodes(), lasts: 9 * time.Second, refuse: hesitant, bound: takenOver,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("broker") {
-					l.Hold(m.Name, victim.Name)
-				}
-			},
+			cut: toVictim("broker", (*harness.Links).Hold),
 		},
 		{
 			name: "a broker's words to all coordinators", roles: sixNodes(), lasts: 5 * time.Second, bound: fellSilent, dead: true,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("coordinator") {
-					l.Hold(victim.Name, m.Name)
-				}
-			},
+			cut: fromVictim("coordinator", (*harness.Links).Hold),
 		},
 		{
 			name: "all coordinators' words to a broker", roles: sixNodes(), lasts: 5 * time.Second, refuse: hesitant, bound: fellSilent,
-			cut: func(l *harness.Links, victim *harness.Member, c *harness.Cluster) {
-				for _, m := range c.With("coordinator") {
-					l.Hold(m.Name, victim.Name)
-				}
-			},
+			cut: toVictim("coordinator", (*harness.Links).Hold),
 		},
 		{
 			name: "a leader's words to all others", lasts: 9 * time.Second, refuse: hesitant, bound: takenOver, dead: true,
